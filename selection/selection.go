@@ -1,0 +1,143 @@
+// Package selection is layer 3 (endpoint selection), pure: the nouns of a decision.
+// A Request is what routing knows of a call, a View is what is known of a pool when
+// the call must be placed, a Policy picks, and a Decision says what was picked and
+// why. The package holds no state; gateway/flow owns the state and calls the policies.
+package selection
+
+import (
+	"kvasir/internal/kvblock"
+	"kvasir/internal/mono"
+	"kvasir/internal/seed"
+	"kvasir/selection/signal"
+	"time"
+)
+
+// CallID identifies a client's call within one machine. Ids come from the driver (a
+// counter in the gateway, the trace in the simulator), never from the client.
+type CallID uint64
+
+// Kind says which work a call asks of an engine.
+type Kind uint8
+
+// The kinds of work.
+const (
+	Generate Kind = iota // prefill, then decode token by token
+	Embed                // prefill only
+)
+
+// Request is what routing knows of a call: hashes and counts, never text. It must not
+// change after it was handed to the machine.
+type Request struct {
+	ID           CallID
+	Kind         Kind
+	Stream       bool
+	Explain      bool           // attach a full Decision to each dispatch
+	InputTokens  int            // estimated where not known
+	OutputTokens int            // the caller's bound; 0: not given
+	Blocks       []kvblock.Hash // chained hashes of the prompt's full blocks
+	BlockTokens  int            // estimated tokens a block of Blocks; 0 where Blocks is empty
+	Head         kvblock.Hash   // hash of the whole prompt, the part after the last full block included
+	Key          kvblock.Hash   // hash of the routing header's value; 0: header absent
+}
+
+// Slot is an endpoint's dense index in its machine. It is stable while the endpoint
+// lives and may be given to another one, with another generation, afterwards.
+type Slot int32
+
+// None is no slot, or no position.
+const None = -1
+
+// Endpoint is what is known of one address that can answer.
+type Endpoint struct {
+	Name       string  // unique within the model, shown in explanations and metrics
+	Weight     float64 // relative capacity, > 0; default 1
+	Generation uint32  // how many endpoints had this slot before
+	Load       signal.Load
+}
+
+// Book is the load book's entry of one endpoint: this router's own dispatches, exact
+// and without age. A policy reads it and never writes it.
+type Book struct {
+	Outstanding       int32 // calls accepted and not finished
+	Unseen            int32 // of those, dispatched after the endpoint's Load was true
+	OutstandingTokens int64 // input tokens of the outstanding calls
+	PendingTokens     int64 // input tokens of the outstanding calls that have no first token yet
+	UnseenTokens      int64 // input tokens of the unseen calls
+}
+
+// View is what a policy sees of its pool when a call must be placed. All slices are
+// the machine's own: a policy writes Scores and nothing else, and keeps no reference.
+type View struct {
+	Now        mono.Time
+	MaxAge     time.Duration // a signal older than this is unknown; 0: any age counts
+	Version    uint64        // changes whenever Members does, and with nothing else
+	Members    []Slot        // every endpoint of the pool, ascending, in rotation or not
+	Candidates []Slot        // those that may be picked now, ascending; never empty
+	Position   []int32       // by slot: index into Candidates, or None
+	Endpoints  []Endpoint    // by slot
+	Book       []Book        // by slot
+	Overlap    []int32       // by slot: blocks of the request's head believed to be there; nil unless the policy uses overlap
+	Scores     []float64     // parallel to Candidates; what the policy computed. Lower is better unless the policy says otherwise; NaN: not looked at
+}
+
+// Reason says in a word which branch of its rule a policy took. Each policy lists its
+// reasons; they are constants, so the set is bounded.
+type Reason string
+
+// Choice is a policy's answer.
+type Choice struct {
+	Index  int // into View.Candidates
+	Reason Reason
+}
+
+// Policy ranks a pool's endpoints for a call. It owns its state, is called under its
+// machine's lock by flow alone, and must be deterministic: same state, view, request
+// and r give the same choice. Pick must not allocate once its state is grown. It must
+// set every element of v.Scores.
+type Policy interface {
+	Pick(v *View, q *Request, r *seed.Rand) Choice
+}
+
+// Learner is a Policy that learns from the time to first token of a streamed answer
+// (or to the answer of an Embed call). Reports arrive in the order of their instants.
+type Learner interface {
+	Learn(at mono.Time, slot Slot, ttft time.Duration)
+}
+
+// Forgetter is a Policy that keeps state by slot: Forget is called before the slot is
+// used by another endpoint or by the same one after a restart.
+type Forgetter interface {
+	Forget(slot Slot)
+}
+
+// OverlapUser is a Policy that needs View.Overlap; for others it isn't computed.
+type OverlapUser interface {
+	UsesOverlap()
+}
+
+// KeyUser is a Policy that reads Request.Key, the hash of a request header's value.
+// KeyHeader returns that header's name, or "" when the policy is set to use none.
+type KeyUser interface {
+	KeyHeader() string
+}
+
+// Decision says what was picked and why. It is built only where someone asked.
+type Decision struct {
+	Call       CallID
+	Attempt    int // 0 is the first
+	At         mono.Time
+	Pool       string
+	Policy     string
+	Reason     Reason
+	Chosen     int // into Candidates
+	Candidates []Candidate
+}
+
+// Candidate is one endpoint of a Decision.
+type Candidate struct {
+	Endpoint    string
+	Score       float64       // NaN: not looked at
+	Overlap     int           // blocks; 0 where the policy does not use overlap
+	Outstanding int           // before this call
+	SignalAge   time.Duration // of its newest load signal; -1: none
+}

@@ -1,0 +1,72 @@
+// Package signal is layer 3 (endpoint selection), pure: numbers that an endpoint
+// reports about itself, each with the instant at which it was true.
+//
+// A number that was never reported, or that is too old, is not zero: it is unknown,
+// and whoever reads it must say what it falls back to (article section 5.6;
+// invariant 8 of the field cases).
+package signal
+
+import (
+	"time"
+
+	"kvasir/internal/mono"
+)
+
+// Gauge is one reported number. The zero Gauge is unknown.
+type Gauge struct {
+	Value float64
+	At    mono.Time // when it was true, by the clock of the machine that reads it
+	Known bool
+}
+
+// Known returns a gauge that was v at the instant at.
+func Known(v float64, at mono.Time) Gauge { return Gauge{Value: v, At: at, Known: true} }
+
+// Fresh returns the value and true when it is known and at most maxAge old. A
+// non-positive maxAge accepts any age.
+func (g Gauge) Fresh(now mono.Time, maxAge time.Duration) (float64, bool) {
+	if !g.Known || (maxAge > 0 && now.Sub(g.At) > maxAge) {
+		return 0, false
+	}
+	return g.Value, true
+}
+
+// Age returns how long ago the value was true, or -1 when it is unknown.
+func (g Gauge) Age(now mono.Time) time.Duration {
+	if !g.Known {
+		return -1
+	}
+	return now.Sub(g.At)
+}
+
+// Load is what an endpoint last reported of itself. Fields that its engine does not
+// report stay unknown.
+type Load struct {
+	Running     Gauge // calls in the engine's batch
+	Waiting     Gauge // calls the engine has accepted and not yet scheduled
+	KVUsage     Gauge // share of KV blocks in use, 0 to 1
+	KVBlocks    Gauge // KV blocks in total, constant while the engine lives
+	BlockTokens Gauge // tokens a KV block, constant while the engine lives
+
+	PrefixQueries Gauge // prompt tokens looked up in the prefix cache, a counter
+	PrefixHits    Gauge // of those, tokens found, a counter
+	Started       Gauge // when the engine's process started, Unix seconds
+}
+
+// Merge takes from newer every field that it knows; what it does not know stays, with
+// the age that it had.
+func (l *Load) Merge(newer Load) {
+	take := func(dst *Gauge, src Gauge) {
+		if src.Known {
+			*dst = src
+		}
+	}
+	take(&l.Running, newer.Running)
+	take(&l.Waiting, newer.Waiting)
+	take(&l.KVUsage, newer.KVUsage)
+	take(&l.KVBlocks, newer.KVBlocks)
+	take(&l.BlockTokens, newer.BlockTokens)
+	take(&l.PrefixQueries, newer.PrefixQueries)
+	take(&l.PrefixHits, newer.PrefixHits)
+	take(&l.Started, newer.Started)
+}
