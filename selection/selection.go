@@ -5,11 +5,12 @@
 package selection
 
 import (
+	"time"
+
 	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
 	"kvasir/selection/signal"
-	"time"
 )
 
 // CallID identifies a client's call within one machine. Ids come from the driver (a

@@ -70,3 +70,26 @@ func (l *Load) Merge(newer Load) {
 	take(&l.PrefixHits, newer.PrefixHits)
 	take(&l.Started, newer.Started)
 }
+
+// Stamped returns l with every known field true at the instant at.
+func (l Load) Stamped(at mono.Time) Load {
+	for _, g := range []*Gauge{
+		&l.Running, &l.Waiting, &l.KVUsage, &l.KVBlocks, &l.BlockTokens,
+		&l.PrefixQueries, &l.PrefixHits, &l.Started,
+	} {
+		g.At = at
+	}
+	return l
+}
+
+// Age returns the age of the newest of the numbers that move with load, or -1 when none
+// of them is known.
+func (l *Load) Age(now mono.Time) time.Duration {
+	age := time.Duration(-1)
+	for _, g := range [...]Gauge{l.Running, l.Waiting, l.KVUsage} {
+		if a := g.Age(now); a >= 0 && (age < 0 || a < age) {
+			age = a
+		}
+	}
+	return age
+}
