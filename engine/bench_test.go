@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	"kvasir/accelerator"
+	"kvasir/internal/mono"
+)
+
+func h100(t testing.TB) Config {
+	t.Helper()
+	p, err := accelerator.Lookup("llama-3.1-8b/h100-tp1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Defaults(p)
+}
+
+// decoding returns an engine in which n requests of 1,000 tokens decode.
+func decoding(t testing.TB, n int) *Engine {
+	t.Helper()
+	c := h100(t)
+	c.MaxModelLen, c.NumBlocks = 1<<30, 1<<20
+	e := mustNew(t, c)
+	for i := range n {
+		mustSubmit(t, e, 0, plain(ID(fmt.Sprint(i)), 1000, 1<<18/n*16-1000))
+	}
+	for e.counters.PromptTokens < int64(1000*n) {
+		step(t, e)
+	}
+	return e
+}
+
+func TestAdvance_WhenOnlyDecoding_DoesNotAllocate(t *testing.T) {
+	e := decoding(t, 64)
+	for range 2000 { // block tables grow to their size
+		step(t, e)
+	}
+	allocs := testing.AllocsPerRun(100, func() {
+		at, _ := e.Next()
+		e.Advance(at)
+	})
+	if allocs > 1 { // a block table that doubles
+		t.Errorf("%v allocations a step", allocs)
+	}
+}
+
+// One step in which every running request decodes a token.
+func BenchmarkStep_Decode(b *testing.B) {
+	for _, n := range []int{1, 32, 256, 1024} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			e := decoding(b, n)
+			b.ReportAllocs()
+			for b.Loop() {
+				at, ok := e.Next()
+				if !ok {
+					b.StopTimer()
+					e = decoding(b, n)
+					b.StartTimer()
+					continue
+				}
+				e.Advance(at)
+			}
+		})
+	}
+}
+
+// A request's whole life: 8 turns of 200 conversations, each turn's prompt 2,000 tokens
+// longer than the last, prefixes found and evicted.
+func BenchmarkRequest_Conversations(b *testing.B) {
+	const conversations, turns, grow, answer = 200, 8, 2000, 100
+	requests := make([][]Request, turns)
+	for turn := range turns {
+		for i := range conversations {
+			x := text{family: i, shared: 1 << 20, own: i}
+			requests[turn] = append(requests[turn], x.request(ID(fmt.Sprint(turn, "/", i)), (turn+1)*grow, answer, 16))
+		}
+	}
+	c := h100(b)
+	b.ReportAllocs()
+	served, steps := 0, int64(0)
+	for b.Loop() {
+		e := mustNew(b, c)
+		at := mono.Time(0)
+		for _, turn := range requests {
+			for _, q := range turn {
+				at += second / 20
+				e.Advance(at)
+				mustSubmit(b, e, at, q)
+			}
+		}
+		drain(e)
+		served += conversations * turns
+		steps += e.Stats().Steps
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(served), "ns/request")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(steps), "ns/step")
+}
+
+// A step whose waiting head is blocked: it finds 2,500 cached blocks and no room for
+// the other 5,000.
+func BenchmarkStep_BlockedHead(b *testing.B) {
+	c := h100(b)
+	c.NumBlocks = 8000
+	x := text{family: 1, shared: 1 << 20}
+	setup := func() *Engine {
+		e := mustNew(b, c)
+		mustSubmit(b, e, 0, x.request("warm", 40_000, 1, 16))
+		drain(e)
+		mustSubmit(b, e, e.advanced, plain("runs", 60_000, 16_000))
+		for len(e.batch.Prefills) > 0 || !e.busy {
+			step(b, e)
+		}
+		mustSubmit(b, e, e.advanced, x.request("blocked", 120_000, 1, 16))
+		for e.waiting.n == 0 {
+			step(b, e)
+		}
+		return e
+	}
+	e := setup()
+	b.ReportAllocs()
+	for b.Loop() {
+		if e.waiting.n == 0 {
+			b.StopTimer()
+			e = setup()
+			b.StartTimer()
+		}
+		step(b, e)
+	}
+}

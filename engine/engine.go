@@ -1,0 +1,186 @@
+// Package engine is layer 4 (the inference engine), pure: one replica as vLLM's V1
+// scheduler runs it. Requests are batched continuously; a step has a token budget that
+// running requests use first, one token a decode, and waiting ones afterwards, first
+// come first served; prompts may be computed in chunks; KV blocks are shared by prefix
+// and evicted least recently used first; when no block is free the youngest running
+// request is preempted and computed again later. How long a step takes is layer 5's
+// answer. The tokens' content does not exist here: an answer has a length.
+//
+// Sources: vllm-project/vllm v0.28, vllm/v1/core/{sched/scheduler,kv_cache_manager,
+// block_pool}.py. Left out: priorities, LoRA, speculative decoding, KV connectors, and
+// asynchronous scheduling, which prepares a step while the one before it runs (its
+// gain is in Config.Overhead).
+//
+// The driver owns the clock. It calls Submit and Abort with the instant at which they
+// happen, and Advance at Next or whenever it likes; what comes out depends on the
+// commands and their instants alone, not on when Advance was called.
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"kvasir/accelerator"
+	"kvasir/internal/mono"
+)
+
+// Engine is one replica. It is not safe for concurrent use.
+type Engine struct {
+	cfg Config
+
+	live    map[ID]*request // every request held, whatever its phase
+	inbox   []command       // commands that have not taken effect, in the order in which they will
+	waiting queue
+	running []*request // in the order of their admission
+	kv      kvPool
+	spare   []*request // ended ones, for reuse
+
+	busy     bool // a step is running
+	end      mono.Time
+	batch    accelerator.Batch
+	advanced mono.Time // latest Advance
+
+	outputs  []Output
+	counters Stats
+	shown    Stats
+}
+
+// command is a Submit or an Abort that has not taken effect.
+type command struct {
+	at   mono.Time
+	kind commandKind
+	req  *request
+}
+
+type commandKind uint8
+
+// The kinds, in the order in which they take effect at one instant.
+const (
+	submit commandKind = iota
+	abort
+)
+
+// compare orders commands by instant, kind and id: the order of the calls is no part
+// of it.
+func (c command) compare(d command) int {
+	return cmp.Or(cmp.Compare(c.at, d.at), cmp.Compare(c.kind, d.kind),
+		strings.Compare(string(c.req.ID), string(d.req.ID)))
+}
+
+// New returns an idle engine with an empty cache, or every mistake of the
+// configuration (see Config.Validate).
+func New(c Config) (*Engine, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	e := &Engine{cfg: c, live: make(map[ID]*request), advanced: -1 << 63}
+	e.kv.init(c.NumBlocks, c.BlockTokens)
+	e.publish()
+	return e, nil
+}
+
+// Submit hands the engine a request at the instant now, which must not be before the
+// latest Advance. It takes effect in the first step that starts later than now. The
+// error is a *RequestError and tells why the request was refused. Whether an id is free
+// and whether there is room for another request are judged by what Advance has
+// returned so far.
+func (e *Engine) Submit(now mono.Time, q Request) error {
+	if err := e.cfg.check(&q); err != nil {
+		return err
+	}
+	refuse := func(err error, field string, value int64, allowed string) error {
+		return &RequestError{ID: q.ID, Field: field, Value: value, Allowed: allowed, Err: err}
+	}
+	if now == mono.Never {
+		return refuse(ErrField, "now", int64(now), "below mono.Never")
+	}
+	if now < e.advanced {
+		return refuse(ErrPast, "now", int64(now), fmt.Sprintf("%d or later", e.advanced))
+	}
+	if e.live[q.ID] != nil {
+		return refuse(ErrDuplicate, "requests with this id", 1, "0")
+	}
+	if len(e.live) >= e.cfg.MaxRequests {
+		return refuse(ErrFull, "requests held", int64(len(e.live)), fmt.Sprintf("below %d", e.cfg.MaxRequests))
+	}
+	r := e.newRequest(q)
+	e.live[q.ID] = r
+	e.post(command{at: now, kind: submit, req: r})
+	return nil
+}
+
+// Abort takes a request back at the instant now. Its blocks are free, and its place
+// in the batch too, once the engine's time is later than now and no step runs; an
+// output of the step that runs meanwhile still comes, none after that. Of several
+// aborts the first counts, and one of an id that the engine does not hold does
+// nothing. An instant before the latest Advance counts as that one: what was computed
+// stays.
+func (e *Engine) Abort(now mono.Time, id ID) {
+	r := e.live[id]
+	if r == nil || r.aborting {
+		return
+	}
+	r.aborting = true
+	e.post(command{at: min(max(now, e.advanced), mono.Never-1), kind: abort, req: r})
+}
+
+// post queues a command in its place. Commands mostly come in the order of their
+// instants, so the place is at or near the end.
+func (e *Engine) post(c command) {
+	i, _ := slices.BinarySearchFunc(e.inbox, c, command.compare)
+	e.inbox = slices.Insert(e.inbox, i, c)
+}
+
+// Next returns the instant at which Advance has something to do: the running step's
+// end, or, when idle, the nanosecond after the first queued command. It returns false
+// when there is nothing to wait for.
+func (e *Engine) Next() (mono.Time, bool) {
+	if e.busy {
+		return e.end, true
+	}
+	if len(e.inbox) > 0 {
+		return e.inbox[0].at + 1, true
+	}
+	return mono.Never, false
+}
+
+// Advance ends every step that ends at or before now and starts those that follow. It
+// returns what came out, in the order of the steps and, within one, of admission; the
+// slice is valid until the next call. Calling it late changes nothing but when the
+// caller learns of it; an instant before the latest Advance does nothing.
+func (e *Engine) Advance(now mono.Time) []Output {
+	clear(e.outputs)
+	e.outputs = e.outputs[:0]
+	e.advanced = max(e.advanced, now)
+	for {
+		at, ok := e.Next()
+		if !ok || at > now {
+			return e.outputs
+		}
+		if e.busy {
+			e.endStep()
+		}
+		e.fold(at)
+		e.startStep(at)
+	}
+}
+
+// fold lets the commands stamped before the instant take effect.
+func (e *Engine) fold(at mono.Time) {
+	n := 0
+	for n < len(e.inbox) && e.inbox[n].at < at {
+		c := e.inbox[n]
+		n++
+		switch c.kind {
+		case submit:
+			c.req.phase = waiting
+			e.waiting.pushBack(c.req)
+		case abort:
+			// The request may have ended by itself in the meantime; see endStep.
+			e.drop(c.req)
+		}
+	}
+	e.inbox = slices.Delete(e.inbox, 0, n)
+}

@@ -1,0 +1,235 @@
+package engine
+
+import (
+	"testing"
+
+	"kvasir/accelerator"
+	"kvasir/internal/kvblock"
+	"kvasir/internal/mono"
+)
+
+const microsecond = mono.Time(1000)
+
+// plainProfile makes a step of T tokens take 999+T microseconds.
+func plainProfile() accelerator.Profile {
+	return accelerator.Profile{
+		Name: "test", Model: "test", Device: "test", TensorParallel: 1,
+		DenseTokens: []int{1, 1001}, DenseMicros: []float64{1000, 2000},
+		KVBytesPerToken: 1, KVBlocks: 64, MaxBatchedTokens: 64, MaxSeqs: 8, MaxModelLen: 1024,
+	}
+}
+
+// small is an engine of 64 blocks of 4 tokens.
+func small() Config {
+	c := Defaults(plainProfile())
+	c.BlockTokens, c.Overhead = 4, 0
+	return c
+}
+
+func mustNew(t testing.TB, c Config) *Engine {
+	t.Helper()
+	e, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func mustSubmit(t testing.TB, e *Engine, at mono.Time, q Request) {
+	t.Helper()
+	if err := e.Submit(at, q); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// step advances the engine to its next instant and returns a copy of what came out.
+func step(t testing.TB, e *Engine) []Output {
+	t.Helper()
+	at, ok := e.Next()
+	if !ok {
+		t.Fatal("nothing to do")
+	}
+	return append([]Output(nil), e.Advance(at)...)
+}
+
+// drain advances until nothing is left to do.
+func drain(e *Engine) []Output {
+	var all []Output
+	for {
+		at, ok := e.Next()
+		if !ok {
+			return all
+		}
+		all = append(all, e.Advance(at)...)
+	}
+}
+
+// text stands for tokens: its i-th token is the same for two texts of one family while
+// i is below both their shared lengths, and differs from every other text's after that.
+type text struct{ family, shared, own int }
+
+func (x text) token(i int) uint64 {
+	if i < x.shared {
+		return uint64(x.family)<<32 | uint64(i)
+	}
+	return uint64(x.own+1)<<48 | uint64(i)
+}
+
+// request makes a Request with the hashes of all blocks of the text.
+func (x text) request(id ID, prompt, output, blockTokens int) Request {
+	q := Request{ID: id, PromptTokens: prompt, OutputTokens: output}
+	head := kvblock.Seed("test")
+	for i := range (prompt + output) / blockTokens {
+		var block []byte
+		for j := range blockTokens {
+			for v, k := x.token(i*blockTokens+j), 0; k < 8; k++ {
+				block = append(block, byte(v>>(8*k)))
+			}
+		}
+		head = kvblock.Chain(head, block)
+		if i < prompt/blockTokens {
+			q.Blocks = append(q.Blocks, head)
+		} else {
+			q.AnswerBlocks = append(q.AnswerBlocks, head)
+		}
+	}
+	return q
+}
+
+// plain makes a Request without hashes.
+func plain(id ID, prompt, output int) Request {
+	return Request{ID: id, PromptTokens: prompt, OutputTokens: output}
+}
+
+// audit checks everything that must hold between two steps.
+func audit(t testing.TB, e *Engine) {
+	t.Helper()
+	auditRequests(t, e)
+	auditBlocks(t, e)
+	auditBatch(t, e)
+}
+
+// auditRequests: every request is in exactly one place.
+func auditRequests(t testing.TB, e *Engine) {
+	t.Helper()
+	inQueue := 0
+	for r, prev := e.waiting.head, (*request)(nil); r != nil; prev, r = r, r.next {
+		if r.phase != waiting || r.prev != prev || len(r.blocks) != 0 || r.computed != 0 || e.live[r.ID] != r {
+			t.Fatalf("waiting request %q is damaged: %+v", r.ID, r)
+		}
+		inQueue++
+	}
+	if inQueue != e.waiting.n {
+		t.Fatalf("%d requests wait, counted %d", inQueue, e.waiting.n)
+	}
+	for _, r := range e.running {
+		if r.phase != running || e.live[r.ID] != r || r.computed > r.known() ||
+			len(r.blocks) != ceilDiv(r.computed, e.cfg.BlockTokens) || r.hashed > r.computed/e.cfg.BlockTokens {
+			t.Fatalf("running request %q is damaged: %+v", r.ID, r)
+		}
+	}
+	toCome := 0
+	for i, c := range e.inbox {
+		if i > 0 && e.inbox[i-1].compare(c) > 0 {
+			t.Fatalf("inbox is out of order at %d", i)
+		}
+		if c.kind == submit {
+			toCome++
+		}
+	}
+	if n := inQueue + len(e.running) + toCome; n != len(e.live) {
+		t.Fatalf("%d requests are held, %d found", len(e.live), n)
+	}
+	for _, r := range e.spare {
+		if r.ID != "" || r.Blocks != nil || len(r.blocks) != 0 {
+			t.Fatalf("spare request keeps %+v", r)
+		}
+	}
+}
+
+// auditBlocks: every block is used by as many requests as it counts, or free once; the
+// index has every hashed block, and no other, in the ring of its hash.
+func auditBlocks(t testing.TB, e *Engine) {
+	t.Helper()
+	p := &e.kv
+	n := len(p.blocks) - 1
+	refs := make([]int32, n)
+	for _, r := range e.running {
+		for _, id := range r.blocks {
+			refs[id]++
+		}
+	}
+	free := make([]bool, n)
+	count := 0
+	for id := p.blocks[p.end()].next; id != p.end(); id = p.blocks[id].next {
+		if free[id] {
+			t.Fatalf("block %d is twice in the free list", id)
+		}
+		if p.blocks[p.blocks[id].next].prev != id {
+			t.Fatalf("free list is broken at block %d", id)
+		}
+		free[id] = true
+		count++
+	}
+	if count != p.free {
+		t.Fatalf("%d blocks are free, counted %d", count, p.free)
+	}
+	hashed := 0
+	for i := range n {
+		b := &p.blocks[i]
+		if b.refs != refs[i] || free[i] != (b.refs == 0) {
+			t.Fatalf("block %d: %d references, counted %d, free %v", i, refs[i], b.refs, free[i])
+		}
+		if b.hashed {
+			hashed++
+		}
+	}
+	indexed := 0
+	for h, oldest := range p.index {
+		id := oldest
+		for {
+			b := &p.blocks[id]
+			if !b.hashed || b.hash != h || p.blocks[b.newer].older != id {
+				t.Fatalf("index of %x is broken at block %d: %+v", h, id, b)
+			}
+			indexed++
+			if id = b.newer; id == oldest {
+				break
+			}
+			if indexed > n {
+				t.Fatalf("ring of %x does not close", h)
+			}
+		}
+	}
+	if indexed != hashed {
+		t.Fatalf("%d blocks have a hash, %d are indexed", hashed, indexed)
+	}
+	if !e.cfg.PrefixCaching && hashed > 0 {
+		t.Fatalf("%d blocks are cached without prefix caching", hashed)
+	}
+}
+
+// auditBatch: work is done when there is any, within the budget.
+func auditBatch(t testing.TB, e *Engine) {
+	t.Helper()
+	if len(e.running) > e.cfg.MaxSeqs {
+		t.Fatalf("%d requests run, allowed %d", len(e.running), e.cfg.MaxSeqs)
+	}
+	if !e.busy {
+		if e.waiting.n+len(e.running) > 0 {
+			t.Fatalf("idle with %d waiting and %d running", e.waiting.n, len(e.running))
+		}
+		return
+	}
+	tokens := e.batch.Decodes
+	for _, f := range e.batch.Prefills {
+		tokens += f.Chunk
+	}
+	if tokens != e.batch.Tokens || tokens < 1 {
+		t.Fatalf("batch counts %d tokens, has %d", e.batch.Tokens, tokens)
+	}
+	whole := !e.cfg.ChunkedPrefill && len(e.batch.Prefills) == 1 && e.batch.Prefills[0].Chunk > e.cfg.MaxBatchedTokens
+	if tokens > e.cfg.MaxBatchedTokens && !whole {
+		t.Fatalf("step has %d tokens, budget %d", tokens, e.cfg.MaxBatchedTokens)
+	}
+}
