@@ -1,0 +1,115 @@
+package attempt
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"kvasir/internal/mono"
+	"kvasir/internal/seed"
+)
+
+func TestOutcome_EveryOneHasAClassAndAName(t *testing.T) {
+	for o := range outcomes {
+		if o.String() == "" {
+			t.Errorf("outcome %d has no name", o)
+		}
+		if c := o.Class(); (c == ClassSuccess) != (o == Success) {
+			t.Errorf("%v has class %v", o, c)
+		}
+		if o.CountsAgainst() && o.Class() != ClassEndpointFailure {
+			t.Errorf("%v counts against an endpoint and is %v", o, o.Class())
+		}
+	}
+	for _, o := range []Outcome{Success, Failed, Limited, CallerFault, ClientGone} {
+		if o.Retryable() {
+			t.Errorf("%v is retryable", o)
+		}
+	}
+}
+
+func TestFromStatus(t *testing.T) {
+	for status, want := range map[int]Outcome{
+		200: Success, 204: Success, 400: CallerFault, 401: CallerFault, 404: CallerFault, 422: CallerFault,
+		429: Limited, 500: Failed, 501: Failed, 502: BadGateway, 503: Busy, 504: BadGateway, 529: Failed,
+	} {
+		if got := FromStatus(status); got != want {
+			t.Errorf("status %d is %v, want %v", status, got, want)
+		}
+	}
+}
+
+func TestDelay_DoublesWithinItsBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := Config{
+			Backoff:    time.Duration(rapid.IntRange(0, int(time.Second)).Draw(t, "backoff")),
+			MaxBackoff: time.Duration(rapid.IntRange(0, int(10*time.Second)).Draw(t, "max")),
+		}
+		n := rapid.IntRange(1, MaxAttempts).Draw(t, "n")
+		r := seed.New(rapid.Uint64().Draw(t, "seed"), seed.Backoff, 1, uint64(n))
+		full := min(c.Backoff<<(n-1), c.MaxBackoff)
+		if d := c.Delay(n, &r); d < full/2 || d > full {
+			t.Fatalf("retry %d waits %v, want %v to %v", n, d, full/2, full)
+		}
+	})
+}
+
+func TestBudget_FloorThenRatio(t *testing.T) {
+	b := NewBudget(Config{Ratio: 0.1, Floor: 10})
+	grant := func(now mono.Time, wanted int) (got int) {
+		for range wanted {
+			if b.Spend(now) {
+				got++
+			}
+		}
+		return got
+	}
+	if got := grant(0, 50); got != 10 {
+		t.Errorf("a quiet router may retry %d times at once, want its floor of 10", got)
+	}
+	for range 200 {
+		b.Earn(1)
+	}
+	if got := grant(2, 50); got != 20 {
+		t.Errorf("200 calls granted %d retries, want 20", got)
+	}
+	if got := grant(mono.Time(time.Second)+2, 50); got != 10 {
+		t.Errorf("a second later %d, want 10", got)
+	}
+	for range 100 {
+		b.Earn(mono.Time(2 * time.Second))
+	}
+	grant(mono.Time(2*time.Second), 10) // the floor
+	if got := grant(mono.Time(13*time.Second), 50); got != 10 {
+		t.Errorf("what calls earned lasted over 10 s: %d granted, want the floor of 10", got)
+	}
+}
+
+// TestLaw_RetriesStayWithinTheBudget floods a budget with random calls and failures.
+func TestLaw_RetriesStayWithinTheBudget(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := Config{
+			Ratio: rapid.Float64Range(0, 0.5).Draw(t, "ratio"),
+			Floor: float64(rapid.IntRange(0, 20).Draw(t, "floor")),
+		}
+		b := NewBudget(c)
+		now, calls, granted := mono.Time(0), 0, 0
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			now += mono.Time(rapid.IntRange(0, int(3*time.Second)).Draw(t, "dt"))
+			for range rapid.IntRange(0, 30).Draw(t, "calls") {
+				b.Earn(now)
+				calls++
+			}
+			for range rapid.IntRange(0, 60).Draw(t, "failures") {
+				if b.Spend(now) {
+					granted++
+				}
+			}
+			most := c.Ratio*float64(calls) + c.Floor*(1+now.Duration().Seconds())
+			if float64(granted) > most+1e-6 {
+				t.Fatalf("%d retries granted after %d calls in %v, allowed %.2f", granted, calls, now.Duration(), most)
+			}
+		}
+	})
+}
