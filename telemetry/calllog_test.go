@@ -1,0 +1,97 @@
+package telemetry
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func whole() *Call {
+	return &Call{
+		ID: "req-1", Model: "llama", Pool: "gpus", Endpoint: "http://10.0.0.11:8000", Policy: "cache-aware",
+		Route: "/v1/chat/completions", Outcome: Success, Status: 200, Attempts: 1, Stream: true,
+		InputTokens: 90, UsageKnown: true, PromptTokens: 100, CachedTokens: 64, OutputTokens: 3,
+		Pick: 400 * time.Nanosecond, TTFT: 200 * time.Millisecond, E2E: 220 * time.Millisecond, DoneMissing: true,
+	}
+}
+
+// line returns the one line that LogCall writes for c, without the time.
+func line(t *testing.T, c *Call) map[string]any {
+	t.Helper()
+	var b bytes.Buffer
+	LogCall(t.Context(), slog.New(slog.NewJSONHandler(&b, nil)), c)
+	if n := strings.Count(b.String(), "\n"); n != 1 {
+		t.Fatalf("%d lines, want 1:\n%s", n, &b)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	delete(got, "time")
+	return got
+}
+
+func TestLogCallWritesOneLine(t *testing.T) {
+	got, wanted := line(t, whole()), map[string]any{
+		"level": "INFO", "msg": "call",
+		"id": "req-1", "route": "/v1/chat/completions", "model": "llama", "pool": "gpus",
+		"endpoint": "http://10.0.0.11:8000", "policy": "cache-aware",
+		"outcome": "success", "status": 200.0, "stream": true, "attempts": 1.0,
+		"input_tokens_estimated": 90.0, "prompt_tokens": 100.0, "cached_tokens": 64.0, "output_tokens": 3.0,
+		"pick_seconds": 4e-7, "ttft_seconds": 0.2, "tpot_seconds": 0.01, "e2e_seconds": 0.22,
+		"done_missing": true,
+	}
+	if !reflect.DeepEqual(got, wanted) {
+		t.Errorf("got  %v\nwant %v", got, wanted)
+	}
+}
+
+func TestLogCallLeavesOutWhatIsUnknown(t *testing.T) {
+	got := line(t, &Call{ID: "x\n{\"level\":\"forged\"}", Outcome: CallerFault, Refusal: UnknownModel, Status: 404})
+	keys := slices.Sorted(maps.Keys(got))
+	wanted := []string{"attempts", "e2e_seconds", "id", "input_tokens_estimated", "level", "model", "msg", "outcome", "refusal", "route", "status", "stream"}
+	if !slices.Equal(keys, wanted) {
+		t.Errorf("fields %v, want %v", keys, wanted)
+	}
+	if got["model"] != "unknown" || got["refusal"] != "unknown_model" || got["outcome"] != "caller_fault" {
+		t.Errorf("got %v", got)
+	}
+}
+
+// A Call with every field set shows each of them, so that a new field is not forgotten.
+func TestLogCallShowsEveryField(t *testing.T) {
+	c := whole()
+	c.Refusal = Draining
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		if v.Field(i).IsZero() {
+			t.Errorf("the test's call leaves %s zero", v.Type().Field(i).Name)
+		}
+	}
+	const derived, switches = 1, 1 // tpot_seconds is computed; UsageKnown shows as the presence of others
+	if got, fields := len(line(t, c))-len([]string{"level", "msg"}), v.NumField(); got != fields+derived-switches {
+		t.Errorf("%d attributes for %d fields of Call", got, fields)
+	}
+}
+
+func TestLogCallIsFree_WhenTheLevelIsOff(t *testing.T) {
+	l, c := slog.New(slog.DiscardHandler), whole()
+	if n := testing.AllocsPerRun(100, func() { LogCall(t.Context(), l, c) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkLogCall(b *testing.B) {
+	l, c, ctx := slog.New(slog.NewJSONHandler(io.Discard, nil)), whole(), b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		LogCall(ctx, l, c)
+	}
+}

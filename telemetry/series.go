@@ -1,0 +1,116 @@
+package telemetry
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// series describes one metric family: what docs/metrics.md shows and what the registry
+// is told. A type per kind keeps the constructors apart.
+type series struct {
+	name    string
+	kind    string // counter, gauge or histogram
+	unit    string
+	help    string
+	labels  []string
+	buckets []float64 // histograms only, upper borders in the unit
+}
+
+// Label sets. Their sizes are bounded: models, pools and endpoints by configuration,
+// the others by this package's constants.
+var (
+	byModel    = []string{"model"}
+	byPool     = []string{"model", "pool"}
+	byEndpoint = []string{"model", "pool", "endpoint"}
+)
+
+// Histogram borders in seconds. Each set holds every border that vLLM has for the same
+// quantity, so that the gateway's histogram and the engine's can be subtracted, and
+// adds finer ones below for small models.
+var (
+	ttftBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
+	itlBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
+	e2eBuckets  = []float64{.01, .03, .1, .3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
+	pickBuckets = []float64{100e-9, 200e-9, 500e-9, 1e-6, 2e-6, 5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 1e-3, 10e-3}
+)
+
+// The counted series: they grow as calls go by.
+var (
+	callsTotal = series{name: "kvasir_calls_total", kind: "counter", unit: "calls", labels: append(slices.Clone(byPool), "outcome"),
+		help: "Client calls that ended, by pool of the last attempt (none: no attempt was made) and outcome."}
+	attemptsTotal = series{name: "kvasir_attempts_total", kind: "counter", unit: "attempts", labels: append(slices.Clone(byEndpoint), "outcome"),
+		help: "Upstream attempts that ended, by endpoint and outcome."}
+	retriesTotal = series{name: "kvasir_retries_total", kind: "counter", unit: "attempts", labels: byPool,
+		help: "Upstream attempts that ended and were not their call's first, by the attempt's own pool."}
+	refusalsTotal = series{name: "kvasir_refusals_total", kind: "counter", unit: "calls", labels: []string{"reason"},
+		help: "Calls that the gateway answered by itself without an attempt, by reason."}
+	tokensTotal = series{name: "kvasir_tokens_total", kind: "counter", unit: "tokens", labels: append(slices.Clone(byPool), "kind"),
+		help: "Tokens of successful calls. input, output, cached: as the answer's usage reports them (cached is part of input); input_estimated: the prompt's estimate where no usage was reported, its output is not counted."}
+	odditiesTotal = series{name: "kvasir_stream_oddities_total", kind: "counter", unit: "events", labels: []string{"kind"},
+		help: "Unusual things in streams that were passed on as they came. done_missing: a clean end without [DONE]; event_too_large: an event over the reader's bound, not looked into."}
+
+	ttftSeconds = series{name: "kvasir_time_to_first_token_seconds", kind: "histogram", unit: "seconds", labels: byPool, buckets: ttftBuckets,
+		help: "Time to first token: a streamed call's arrival to its first content token. Observed when the token comes."}
+	itlSeconds = series{name: "kvasir_inter_token_latency_seconds", kind: "histogram", unit: "seconds", labels: byPool, buckets: itlBuckets,
+		help: "Inter-token latency: every gap between consecutive streamed content events, pooled across calls. An event can carry several tokens; each is one gap."}
+	tpotSeconds = series{name: "kvasir_time_per_output_token_seconds", kind: "histogram", unit: "seconds", labels: byPool, buckets: itlBuckets,
+		help: "Time per output token: per successful streamed call with usage, the time after the first token divided by the output tokens after the first."}
+	e2eSeconds = series{name: "kvasir_e2e_latency_seconds", kind: "histogram", unit: "seconds", labels: byPool, buckets: e2eBuckets,
+		help: "End-to-end latency: a successful call's arrival to its answer's end."}
+	normalizedSeconds = series{name: "kvasir_normalized_latency_seconds", kind: "histogram", unit: "seconds", labels: byPool, buckets: itlBuckets,
+		help: "Normalized latency: end-to-end latency of a successful call with usage, divided by its output tokens."}
+	pickSeconds = series{name: "kvasir_pick_duration_seconds", kind: "histogram", unit: "seconds", labels: byPool, buckets: pickBuckets,
+		help: "Time to choose and charge an endpoint, waiting for the machine's lock included."}
+)
+
+// The state series: read from a Snapshot when they are scraped. An endpoint's own
+// reports have no sample while they are unknown.
+var (
+	callsInFlight = series{name: "kvasir_calls_in_flight", kind: "gauge", unit: "calls",
+		help: "Client calls accepted and not ended."}
+	bufferedBytes = series{name: "kvasir_buffered_bytes", kind: "gauge", unit: "bytes",
+		help: "Request bodies held in memory, all calls in flight together."}
+	inFlight = series{name: "kvasir_in_flight", kind: "gauge", unit: "calls", labels: byEndpoint,
+		help: "Calls charged to the endpoint by this gateway: dispatched and not ended upstream."}
+	inRotation = series{name: "kvasir_endpoint_in_rotation", kind: "gauge", unit: "boolean", labels: byEndpoint,
+		help: "1 while the endpoint takes calls; 0 while it is ejected or probed."}
+	probing = series{name: "kvasir_endpoint_probing", kind: "gauge", unit: "boolean", labels: byEndpoint,
+		help: "1 while an ejected endpoint is given one call as a probe."}
+	signalAge = series{name: "kvasir_signal_age_seconds", kind: "gauge", unit: "seconds", labels: byEndpoint,
+		help: "Age of the endpoint's newest load report. No sample while there is none."}
+	endpointRunning = series{name: "kvasir_endpoint_running", kind: "gauge", unit: "calls", labels: byEndpoint,
+		help: "Calls in the engine's batch, as it last reported. No sample while unknown."}
+	endpointWaiting = series{name: "kvasir_endpoint_waiting", kind: "gauge", unit: "calls", labels: byEndpoint,
+		help: "Calls queued in the engine, as it last reported. No sample while unknown."}
+	endpointKVUsage = series{name: "kvasir_endpoint_kv_usage", kind: "gauge", unit: "ratio", labels: byEndpoint,
+		help: "Share of the engine's KV blocks in use, 0 to 1, as it last reported. No sample while unknown."}
+	indexBytes = series{name: "kvasir_prefix_index_bytes", kind: "gauge", unit: "bytes", labels: byModel,
+		help: "Memory held by the model's prefix index."}
+	indexBlocks = series{name: "kvasir_prefix_index_blocks", kind: "gauge", unit: "blocks", labels: byModel,
+		help: "Blocks known to the model's prefix index, each counted once however many endpoints hold it."}
+)
+
+// catalog lists every series in the order of docs/metrics.md.
+var catalog = []*series{
+	&callsTotal, &attemptsTotal, &retriesTotal, &refusalsTotal, &tokensTotal, &odditiesTotal,
+	&ttftSeconds, &itlSeconds, &tpotSeconds, &e2eSeconds, &normalizedSeconds, &pickSeconds,
+	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &signalAge,
+	&endpointRunning, &endpointWaiting, &endpointKVUsage, &indexBytes, &indexBlocks,
+}
+
+func (s *series) counter(reg prometheus.Registerer) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: s.name, Help: s.help}, s.labels)
+	reg.MustRegister(v)
+	return v
+}
+
+func (s *series) histogram(reg prometheus.Registerer) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: s.name, Help: s.help, Buckets: s.buckets}, s.labels)
+	reg.MustRegister(v)
+	return v
+}
+
+func (s *series) desc() *prometheus.Desc {
+	return prometheus.NewDesc(s.name, s.help, s.labels, nil)
+}

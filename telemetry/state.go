@@ -1,0 +1,113 @@
+package telemetry
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Value is a number that may be unknown. The zero Value is unknown, and what is unknown
+// has no sample: absent load data is never shown as zero (invariant 8).
+type Value struct {
+	V     float64
+	Known bool
+}
+
+// Rotation is whether an endpoint takes calls.
+type Rotation uint8
+
+// The states of an endpoint.
+const (
+	Ejected    Rotation = iota // takes none
+	Probing                    // takes one, to see whether it answers again
+	InRotation                 // takes its share
+)
+
+// Snapshot is the gateway's state at one moment. Names in it are configured ones, and a
+// (model, pool, endpoint) occurs once.
+type Snapshot struct {
+	CallsInFlight int   // accepted and not ended
+	BufferedBytes int64 // request bodies held in memory
+	Models        []ModelState
+}
+
+// ModelState is the state of one model's machine.
+type ModelState struct {
+	Model       string
+	IndexBytes  int64 // memory held by the prefix index
+	IndexBlocks int   // blocks known to it
+	Endpoints   []EndpointState
+}
+
+// EndpointState is what is believed of one endpoint.
+type EndpointState struct {
+	Pool        string
+	Endpoint    string
+	Outstanding int // calls charged to it and not ended
+	Rotation    Rotation
+
+	SignalAge Value // seconds since its newest load report was true
+	Running   Value // calls in its batch, as reported
+	Waiting   Value // calls it has queued, as reported
+	KVUsage   Value // share of its KV blocks in use, 0 to 1, as reported
+}
+
+// State returns a collector that calls snapshot once a scrape and shows what it
+// returns. The caller registers it. snapshot is called from the scrape's goroutine,
+// from several at once where scrapes overlap; it must not block on a call.
+func State(snapshot func() Snapshot) prometheus.Collector {
+	c := &state{snapshot: snapshot, descs: map[*series]*prometheus.Desc{}}
+	for _, s := range catalog {
+		if s.kind == "gauge" {
+			c.descs[s] = s.desc()
+		}
+	}
+	return c
+}
+
+type state struct {
+	snapshot func() Snapshot
+	descs    map[*series]*prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (c *state) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *state) Collect(ch chan<- prometheus.Metric) {
+	emit := func(s *series, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(c.descs[s], prometheus.GaugeValue, v, labels...)
+	}
+	snap := c.snapshot()
+	emit(&callsInFlight, float64(snap.CallsInFlight))
+	emit(&bufferedBytes, float64(snap.BufferedBytes))
+	for _, m := range snap.Models {
+		model := label(m.Model, unknownName)
+		emit(&indexBytes, float64(m.IndexBytes), model)
+		emit(&indexBlocks, float64(m.IndexBlocks), model)
+		for _, e := range m.Endpoints {
+			labels := []string{model, label(e.Pool, noPool), label(e.Endpoint, unknownName)}
+			emit(&inFlight, float64(e.Outstanding), labels...)
+			emit(&inRotation, oneIf(e.Rotation == InRotation), labels...)
+			emit(&probing, oneIf(e.Rotation == Probing), labels...)
+			known := func(s *series, v Value) {
+				if v.Known {
+					emit(s, v.V, labels...)
+				}
+			}
+			known(&signalAge, e.SignalAge)
+			known(&endpointRunning, e.Running)
+			known(&endpointWaiting, e.Waiting)
+			known(&endpointKVUsage, e.KVUsage)
+		}
+	}
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,86 @@
+package telemetry
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func known(v float64) Value { return Value{V: v, Known: true} }
+
+// fullSnapshot shows every state series.
+func fullSnapshot() Snapshot {
+	return Snapshot{CallsInFlight: 5, BufferedBytes: 4096, Models: []ModelState{{
+		Model: "llama", IndexBytes: 1 << 20, IndexBlocks: 300,
+		Endpoints: []EndpointState{
+			{Pool: "gpus", Endpoint: "a", Outstanding: 3, Rotation: InRotation, SignalAge: known(0.25), Running: known(2), Waiting: known(0), KVUsage: known(0.75)},
+			{Pool: "gpus", Endpoint: "b", Outstanding: 1, Rotation: Probing},
+			{Pool: "gpus", Endpoint: "c", Rotation: Ejected},
+		},
+	}}}
+}
+
+func TestStateShowsTheSnapshot(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(State(fullSnapshot))
+	got := samples(t, reg)
+	at := func(e string) string { return `{endpoint="` + e + `",model="llama",pool="gpus"}` }
+	for name, v := range map[string]float64{
+		"kvasir_calls_in_flight{}":                  5,
+		"kvasir_buffered_bytes{}":                   4096,
+		`kvasir_prefix_index_bytes{model="llama"}`:  1 << 20,
+		`kvasir_prefix_index_blocks{model="llama"}`: 300,
+		"kvasir_in_flight" + at("a"):                3,
+		"kvasir_in_flight" + at("b"):                1,
+		"kvasir_in_flight" + at("c"):                0,
+		"kvasir_endpoint_in_rotation" + at("a"):     1,
+		"kvasir_endpoint_in_rotation" + at("b"):     0,
+		"kvasir_endpoint_in_rotation" + at("c"):     0,
+		"kvasir_endpoint_probing" + at("a"):         0,
+		"kvasir_endpoint_probing" + at("b"):         1,
+		"kvasir_endpoint_probing" + at("c"):         0,
+		"kvasir_signal_age_seconds" + at("a"):       0.25,
+		"kvasir_endpoint_running" + at("a"):         2,
+		"kvasir_endpoint_waiting" + at("a"):         0,
+		"kvasir_endpoint_kv_usage" + at("a"):        0.75,
+	} {
+		want(t, got, name, v)
+		delete(got, name)
+	}
+	for name, v := range got {
+		t.Errorf("%s = %v: what is unknown must have no sample", name, v)
+	}
+}
+
+func TestStateIsReadOnceAScrape(t *testing.T) {
+	var reads atomic.Int64
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(State(func() Snapshot { reads.Add(1); return fullSnapshot() }))
+	if n := reads.Load(); n != 0 {
+		t.Fatalf("registering read the state %d times", n)
+	}
+	const scrapes = 20
+	var wg sync.WaitGroup
+	for range scrapes {
+		wg.Go(func() {
+			if _, err := reg.Gather(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := reads.Load(); n != scrapes {
+		t.Errorf("%d scrapes read the state %d times", scrapes, n)
+	}
+}
+
+func TestStatePageParses(t *testing.T) {
+	reg, _ := newMetrics(t)
+	reg.MustRegister(State(fullSnapshot))
+	if p := page(t, reg); !strings.Contains(p, "kvasir_endpoint_kv_usage{") {
+		t.Error("page lacks the state")
+	}
+}
