@@ -1,0 +1,71 @@
+# `make` alone prints what there is. Plain `go build ./...` and `go test ./...` need none of it.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO        ?= go
+FUZZTIME  ?= 10s
+BENCH     ?= .
+BENCHTIME ?= 1s
+COUNT     ?= 1
+
+# Modules of their own under test/: what they need stays out of the product's go.sum.
+TEST_MODULES = $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the static binary .bin/kvasir
+	CGO_ENABLED=0 $(GO) build -trimpath -o .bin/kvasir ./cmd/kvasir
+
+.PHONY: demo
+demo: ## run four emulated engines, the gateway and light traffic
+	$(GO) run ./cmd/kvasir demo
+
+.PHONY: test
+test: ## run all tests, the SDK's module included
+	$(GO) test ./...
+	for module in $(TEST_MODULES); do (cd "$$module" && $(GO) test ./...); done
+
+.PHONY: race
+race: ## run all tests under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+.PHONY: check
+check: ## format, vet, staticcheck, modernisers, go.mod, architecture
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) fix -diff ./...
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	$(GO) mod tidy -diff
+	for module in tools $(TEST_MODULES); do (cd "$$module" && $(GO) mod tidy -diff); done
+	$(GO) test -run '^TestArchitecture' .
+
+# One line a target, "folder name": go test fuzzes one target of one package at a time.
+# Folders that hold modules of their own are left out.
+FUZZ_TARGETS = grep -rho --include='*_test.go' --exclude-dir={testdata,test,bench,tools} --with-filename '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|/[^/]*:func | |' | sort -u
+
+.PHONY: fuzz
+fuzz: ## fuzz every target for FUZZTIME (10s)
+	@$(FUZZ_TARGETS) | while read -r folder name; do \
+		echo "fuzz $$folder $$name"; \
+		$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "$$folder" < /dev/null; \
+	done
+
+.PHONY: bench
+bench: ## run the benchmarks that match BENCH (.), each COUNT (1) times
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) -benchmem ./...
+
+.PHONY: cover
+cover: ## write coverage to artifacts/cover.html and print the total
+	mkdir -p artifacts
+	$(GO) test -coverpkg=./... -coverprofile=artifacts/cover.out ./...
+	$(GO) tool cover -html=artifacts/cover.out -o artifacts/cover.html
+	$(GO) tool cover -func=artifacts/cover.out | tail -n 1
+
+.PHONY: ci
+ci: ## run what decides whether a change lands
+	bash .ci/run
