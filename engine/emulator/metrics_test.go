@@ -1,0 +1,268 @@
+package emulator
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"kvasir/engine"
+	"kvasir/engine/tokenizer"
+	"kvasir/internal/mono"
+)
+
+// series reads the text format: value by name and labels.
+func series(t testing.TB, text string) map[string]float64 {
+	t.Helper()
+	got := map[string]float64{}
+	family, kind := "", ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if rest, ok := strings.CutPrefix(line, "# HELP "); ok {
+			family, _, _ = strings.Cut(rest, " ")
+			continue
+		}
+		if rest, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			if kind, ok = strings.CutPrefix(rest, family+" "); !ok {
+				t.Fatalf("%q does not follow its HELP", line)
+			}
+			continue
+		}
+		at := strings.LastIndexByte(line, ' ')
+		name, _, _ := strings.Cut(line[:at], "{")
+		if name != family && !(kind == "histogram" && slices.Contains([]string{"_bucket", "_count", "_sum"}, strings.TrimPrefix(name, family))) {
+			t.Fatalf("%q is in family %s", line, family)
+		}
+		v, err := strconv.ParseFloat(line[at+1:], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, twice := got[line[:at]]; twice {
+			t.Fatalf("%q comes twice", line[:at])
+		}
+		got[line[:at]] = v
+	}
+	return got
+}
+
+func TestMetrics_AreThereBeforeTraffic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, testConfig(t))
+		_, text := f.get("/metrics")
+		golden(t, "metrics_idle.txt", text)
+		r, err := f.client.Get("http://" + address + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if got := r.Header.Get("Content-Type"); got != "text/plain; version=1.0.0; charset=utf-8" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestMetrics_AreTheEnginesStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig(t)
+		c.Engine.MaxSeqs = 2
+		f := start(t, c)
+		const own = `{engine="0",model_name="tiny"}`
+		for i := range 3 {
+			go func() {
+				_, _ = f.stream(chatBody(strings.Repeat("a prompt that is shared ", 20)+fmt.Sprint(i), `,"max_tokens":100,"ignore_eos":true,"stream":true`))
+			}()
+		}
+		time.Sleep(300 * time.Millisecond)
+		_, text := f.get("/metrics")
+		got, s := series(t, text), f.server.Stats()
+		for name, want := range map[string]float64{
+			"vllm:num_requests_running" + own: 2,
+			"vllm:num_requests_waiting" + own: 1,
+			`vllm:num_requests_waiting_by_reason{engine="0",model_name="tiny",reason="capacity"}`: 1,
+			"vllm:kv_cache_usage_perc" + own:               s.KVUsage,
+			"vllm:prompt_tokens_total" + own:               float64(s.PromptTokens),
+			"vllm:generation_tokens_total" + own:           float64(s.GenerationTokens),
+			"vllm:time_to_first_token_seconds_count" + own: 2,
+			"vllm:e2e_request_latency_seconds_count" + own: 0,
+		} {
+			if v, ok := got[name]; !ok || v != want {
+				t.Errorf("%s is %v, want %v", name, v, want)
+			}
+		}
+		if s.KVUsage == 0 || s.GenerationTokens == 0 {
+			t.Fatalf("%+v", s)
+		}
+		time.Sleep(time.Minute)
+		_, text = f.get("/metrics")
+		got, s = series(t, text), f.server.Stats()
+		for name, want := range map[string]float64{
+			"vllm:num_requests_running" + own:                                                         0,
+			"vllm:prefix_cache_queries_total" + own:                                                   float64(s.PrefixQueries),
+			"vllm:prefix_cache_hits_total" + own:                                                      float64(s.PrefixHits),
+			"vllm:prompt_tokens_cached_total" + own:                                                   float64(s.PrefixHits),
+			`vllm:prompt_tokens_by_source_total{engine="0",model_name="tiny",source="local_compute"}`: float64(s.PromptTokens - s.PrefixHits),
+			`vllm:request_success_total{engine="0",finished_reason="length",model_name="tiny"}`:       3,
+			"vllm:generation_tokens_total" + own:                                                      300,
+			"vllm:time_to_first_token_seconds_count" + own:                                            3,
+			"vllm:inter_token_latency_seconds_count" + own:                                            297,
+			"vllm:request_time_per_output_token_seconds_count" + own:                                  3,
+			"vllm:request_generation_tokens_sum" + own:                                                300,
+			`vllm:request_generation_tokens_bucket{engine="0",le="100.0",model_name="tiny"}`:          3,
+			`vllm:request_generation_tokens_bucket{engine="0",le="50.0",model_name="tiny"}`:           0,
+			`vllm:request_params_max_tokens_bucket{engine="0",le="100.0",model_name="tiny"}`:          3,
+		} {
+			if v, ok := got[name]; !ok || v != want {
+				t.Errorf("%s is %v, want %v", name, v, want)
+			}
+		}
+		if s.PrefixHits == 0 {
+			t.Error("no prompt shared anything")
+		}
+		checkHistograms(t, got)
+	})
+}
+
+// checkHistograms: buckets never fall, and the last one is the count.
+func checkHistograms(t *testing.T, got map[string]float64) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		base, ok := strings.CutSuffix(name, `_count{engine="0",model_name="tiny"}`)
+		if !ok {
+			continue
+		}
+		var values []float64
+		bound := func(series string) float64 {
+			_, rest, _ := strings.Cut(series, `le="`)
+			text, _, _ := strings.Cut(rest, `"`)
+			v, _ := strconv.ParseFloat(text, 64)
+			return v
+		}
+		buckets := slices.DeleteFunc(slices.Collect(maps.Keys(got)), func(s string) bool { return !strings.HasPrefix(s, base+"_bucket{") })
+		slices.SortFunc(buckets, func(a, b string) int { return int(math.Copysign(1, bound(a)-bound(b))) })
+		for _, b := range buckets {
+			values = append(values, got[b])
+		}
+		if len(values) < 5 || !slices.IsSorted(values) || values[len(values)-1] != got[name] {
+			t.Errorf("%s: buckets %v, count %v", base, values, got[name])
+		}
+	}
+}
+
+// A scrape at t shows the step that ends at t, and nothing that arrived since.
+func TestMetrics_AreThoseOfTheLastStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, testConfig(t))
+		go func() { _, _ = f.stream(chatBody("x", `,"max_tokens":500,"ignore_eos":true,"stream":true`)) }()
+		time.Sleep(100 * time.Millisecond)
+		before := f.server.Stats()
+		go func() { _, _ = f.stream(chatBody("y", `,"max_tokens":500,"ignore_eos":true,"stream":true`)) }()
+		synctest.Wait()
+		_, text := f.get("/metrics")
+		if got := series(t, text); got[`vllm:num_requests_running{engine="0",model_name="tiny"}`] != 1 || f.server.Stats() != before {
+			t.Error("a call that arrived after the last step is in the metrics")
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A command that is taken late, when steps have ended that Run has not heard of, comes after
+// them: it sees what they gave.
+func TestTake_EndsTheStepsThatEndByThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(testConfig(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.clock.epoch = time.Now()
+		if err := s.engine.Submit(0, engine.Request{ID: "x", PromptTokens: 100, OutputTokens: 50}); err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			time.Sleep(20 * time.Millisecond)
+			s.take(func(now mono.Time) {
+				if next, ok := s.engine.Next(); !ok || next <= now {
+					t.Fatalf("at %v a step that ends at %v has not been ended", now.Duration(), next.Duration())
+				}
+			})
+		}
+		if got := s.Stats(); got.Steps < 10 || got != s.engine.Stats() {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestNumber_RoundTripsAndLooksLikePython(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0.0", 3: "3.0", 0.3: "0.3", 1234567: "1.234567e+06", 1e6: "1e+06", 999999: "999999.0", 2560: "2560.0", 0.001: "0.001",
+		1e-5: "1e-05", 1.5e300: "1.5e+300", 1796002998.5741081: "1.7960029985741081e+09", math.Inf(1): "+Inf", math.Inf(-1): "-Inf", -2.5: "-2.5",
+		20000000: "2e+07", 1e15: "1e+15",
+	} {
+		if got := number(v); got != want {
+			t.Errorf("%v is written %s, want %s", v, got, want)
+		}
+	}
+	if number(math.NaN()) != "NaN" {
+		t.Error(number(math.NaN()))
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		v := math.Float64frombits(rapid.Uint64().Draw(t, "bits"))
+		if rapid.Bool().Draw(t, "small") {
+			v = rapid.Float64Range(-1e8, 1e8).Draw(t, "v")
+		}
+		got, err := strconv.ParseFloat(number(v), 64)
+		if err != nil || got != v && !(math.IsNaN(got) && math.IsNaN(v)) {
+			t.Fatalf("%v is written %s and read %v", v, number(v), got)
+		}
+	})
+}
+
+func TestExposition_EscapesTheModelsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig(t)
+		c.Models = []string{"a\"b\\c\nd"}
+		f := start(t, c)
+		if _, text := f.get("/metrics"); !strings.Contains(text, `vllm:num_requests_running{engine="0",model_name="a\"b\\c\nd"} 0.0`) {
+			t.Error(text)
+		}
+	})
+}
+
+func BenchmarkEvents_Token(b *testing.B) {
+	s, err := New(testConfig(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	read, err := tokenizer.Read(tokenizer.Chat, []byte(chatBody("x", `,"max_tokens":8000,"ignore_eos":true,"stream":true`)), s.limits)
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := newEvents(s.newReply(newCall(read, "id", 1), "chatcmpl-", "id"))
+	items := []progress{{started: true}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if items[0].tokens++; items[0].tokens == 8000 {
+			items[0].tokens = 1
+			e.sent[0].tokens = 0
+		}
+		e.buf = e.buf[:0]
+		e.progress(items)
+	}
+}
+
+func BenchmarkExposition(b *testing.B) {
+	var m metrics
+	m.init(131072)
+	b.ReportAllocs()
+	for b.Loop() {
+		x := newExposition("tiny")
+		x.engine(engine.Stats{}, &m)
+		x.latencies(&m)
+	}
+}
