@@ -1,0 +1,232 @@
+package api
+
+import "encoding/binary"
+
+// part is a field of a message that its hash covers, in the order in which it does.
+type part uint8
+
+const (
+	role part = iota
+	content
+	name
+	reasoning
+	reasoningContent
+	refusal
+	functionCall
+	toolCalls
+	toolCallID
+	partCount
+	noPart = partCount
+)
+
+var parts = [partCount]string{
+	role: "role", content: "content", name: "name",
+	reasoning: "reasoning", reasoningContent: "reasoning_content", refusal: "refusal",
+	functionCall: "function_call", toolCalls: "tool_calls", toolCallID: "tool_call_id",
+}
+
+func partOf(key []byte) part {
+	for f := range partCount {
+		if parts[f] == string(key) {
+			return f
+		}
+	}
+	return noPart
+}
+
+// messages writes the conversation.
+func (r *Reader) messages() {
+	p := &r.p
+	if p.peek() != '[' {
+		p.value(topDepth)
+		return
+	}
+	for more := p.open(']'); more; more = p.next(']') {
+		p.mark('m')
+		if p.peek() == '{' {
+			r.message()
+		} else {
+			p.value(messageDepth)
+		}
+	}
+}
+
+// message writes one message: its role, its content, then its other fields in the order
+// of parts. What stands in this order is written as it is met; what does not is skipped
+// and written after. A field that is given twice may count twice.
+func (r *Reader) message() {
+	p := &r.p
+	var late [partCount]Span
+	var seen [partCount]bool
+	var room [keyBytes]byte
+	for more := p.open('}'); more; more = p.next('}') {
+		key := p.key()
+		if p.failed() {
+			return
+		}
+		f := partOf(decodedKey(key, &room))
+		switch {
+		case f == noPart:
+			p.mute = true
+			p.value(fieldDepth)
+			p.mute = false
+		case f == role, f == content && seen[role]:
+			r.part(f)
+			seen[f] = true
+		default:
+			p.check(late[f]) // given twice: the last one counts, as it does for the engines
+			late[f] = p.skip()
+		}
+	}
+	end := p.i
+	for f := range partCount {
+		if !late[f].none() && !p.failed() {
+			p.i = late[f].Start
+			r.part(f)
+			p.until(late[f].End)
+		} else if f == content && !seen[content] {
+			p.mark('c')
+		}
+	}
+	if !p.failed() {
+		p.i = end
+	}
+}
+
+// part writes one field of a message. Content that is null is as good as absent, or as
+// empty; so is any other field that is null.
+func (r *Reader) part(f part) {
+	p := &r.p
+	null := p.peek() == 'n'
+	switch {
+	case f == content:
+		p.mark('c')
+	case f != role && !null:
+		p.mark(byte(f))
+	}
+	switch {
+	case null:
+		p.mute = true
+		p.value(fieldDepth)
+		p.mute = false
+	case f == content:
+		r.content()
+	default:
+		p.textOrValue(fieldDepth)
+	}
+}
+
+// skip steps over a value without validating it and returns where it stands.
+func (p *parser) skip() Span {
+	start := p.i
+	end := skipValue(p.b, p.i)
+	if end < 0 {
+		p.i = len(p.b)
+		p.fail("the end of a value")
+		return Span{}
+	}
+	p.i = end
+	return Span{start, end}
+}
+
+// check validates a value that was skipped, and goes back to where p is.
+func (p *parser) check(at Span) {
+	if at.none() || p.failed() {
+		return
+	}
+	i, mute := p.i, p.mute
+	p.i, p.mute = at.Start, true
+	p.value(fieldDepth)
+	p.until(at.End)
+	p.mute = mute
+	if !p.failed() {
+		p.i = i
+	}
+}
+
+// content writes a message's content: a text, or parts.
+func (r *Reader) content() {
+	p := &r.p
+	if p.peek() != '[' {
+		p.textOrValue(fieldDepth)
+		return
+	}
+	n := 0
+	for more := p.open(']'); more; more = p.next(']') {
+		text := p.peek() == '"' || p.peek() == '{' && isText(p.b, p.i)
+		if n++; n > 1 && text {
+			p.mark('p')
+		}
+		switch {
+		case p.peek() == '"':
+			p.text()
+		case text:
+			p.textPart()
+		default:
+			r.mediaPart()
+		}
+	}
+}
+
+// isText reports whether the object at i is a part that is text.
+func isText(b []byte, i int) bool {
+	w := walk{b: b, i: i + 1}
+	for {
+		key, ok := w.field()
+		if !ok {
+			return false
+		}
+		if string(key) != "type" {
+			w.value()
+			continue
+		}
+		switch kind := w.value(); string(decodedKey(unquoted(kind), &w.room)) {
+		case "text", "input_text", "output_text":
+			return true
+		}
+		return false
+	}
+}
+
+// textPart writes the text of a part and reads the rest of it.
+func (p *parser) textPart() {
+	var room [keyBytes]byte
+	for more := p.open('}'); more; more = p.next('}') {
+		key := p.key()
+		if p.failed() {
+			return
+		}
+		if p.peek() == '"' && string(decodedKey(key, &room)) == "text" {
+			p.text()
+			continue
+		}
+		p.mute = true
+		p.value(itemDepth + 1)
+		p.mute = false
+	}
+}
+
+// mediaBlock is the block size of a part's own chain: big, since only the last hash
+// counts.
+const mediaBlock = 4096
+
+// mediaPart hashes a part that is not text once, whole, and writes the hash as often as
+// fills the room that the part's tokens take. So another image is another prefix, and
+// blocks after an image count as far into the prompt as they are.
+func (r *Reader) mediaPart() {
+	p := &r.p
+	p.flush()
+	out, total := p.out, p.total
+	r.media.Reset(0, mediaBlock)
+	p.out = &r.media
+	p.value(itemDepth)
+	p.flush()
+	p.out, p.total = out, total
+
+	p.mark('i')
+	var hash [8]byte
+	binary.LittleEndian.PutUint64(hash[:], uint64(r.media.Tail()))
+	for range MediaTokens * BytesPerToken / len(hash) {
+		p.bytes(hash[:])
+	}
+}

@@ -1,0 +1,318 @@
+package api
+
+import (
+	"bytes"
+	"strconv"
+
+	"kvasir/internal/kvblock"
+)
+
+// Request is what routing reads from the body of a chat completion, a completion or an
+// embedding. Its slices belong to the body or to the Reader and are valid until either
+// changes. A field that is null counts as absent, as it does for the engines.
+type Request struct {
+	Model           []byte // decoded, not empty
+	ModelAt         Span   // the value of "model" in the body, quotes included
+	Stream          bool
+	IncludeUsage    bool   // stream_options.include_usage
+	StreamOptionsAt Span   // the value of "stream_options"; the zero Span: absent or null
+	MaxTokens       int    // max_completion_tokens, else max_tokens; 0: no bound, also for negative numbers (llama.cpp's "no bound")
+	N               int    // answers asked for, at least 1
+	CacheSalt       []byte // these three: decoded; nil where absent
+	SessionID       []byte
+	PromptCacheKey  []byte
+}
+
+// Reader reads requests. It keeps its memory from one body to the next, so that reading
+// does not allocate, and takes about 5 KiB. The zero Reader is ready to use. It is not
+// safe for concurrent use.
+type Reader struct {
+	body    []byte
+	at      [fieldCount]Span // by field; null is kept
+	req     Request
+	decoded []byte         // strings that had escapes
+	media   kvblock.Writer // the hash of one part that is not text
+	p       parser
+}
+
+// field is a field of the body that is read. Fields that the prompt is made of come
+// last, in the order in which they are hashed.
+type field uint8
+
+const (
+	other field = iota
+	fieldModel
+	fieldStream
+	fieldStreamOptions
+	fieldMaxTokens
+	fieldMaxCompletionTokens
+	fieldN
+	fieldCacheSalt
+	fieldSessionID
+	fieldPromptCacheKey
+
+	fieldReasoningEffort
+	fieldChatTemplateKwargs
+	fieldChatTemplate
+	fieldDocuments
+	fieldTools
+	fieldFunctions
+	fieldMessages
+	fieldPrompt
+	fieldInput
+	fieldCount
+
+	firstPromptField = fieldReasoningEffort
+)
+
+// names are the fields' names in the body; they are matched exactly, as the engines do.
+var names = [fieldCount]string{
+	fieldModel: "model", fieldStream: "stream", fieldStreamOptions: "stream_options",
+	fieldMaxTokens: "max_tokens", fieldMaxCompletionTokens: "max_completion_tokens", fieldN: "n",
+	fieldCacheSalt: "cache_salt", fieldSessionID: "session_id", fieldPromptCacheKey: "prompt_cache_key",
+	fieldReasoningEffort: "reasoning_effort", fieldChatTemplateKwargs: "chat_template_kwargs",
+	fieldChatTemplate: "chat_template", fieldDocuments: "documents",
+	fieldTools: "tools", fieldFunctions: "functions",
+	fieldMessages: "messages", fieldPrompt: "prompt", fieldInput: "input",
+}
+
+func fieldOf(key []byte) field {
+	for f := other + 1; f < fieldCount; f++ {
+		if names[f] == string(key) {
+			return f
+		}
+	}
+	return other
+}
+
+// Read reads everything but the prompt. The body must be one JSON object. Its verdict
+// on JSON is encoding/json's, with two exceptions: nesting deeper than MaxDepth is an
+// error, and so is a field that routing reads and that is given twice, because gateway
+// and engine might read different ones. The values that the prompt is made of are
+// skipped here and validated by Prompt: a body is known to be sound when both have
+// returned without an error.
+//
+// The error is a *SyntaxError or a *FieldError. The body must not change until Prompt
+// has returned.
+func (r *Reader) Read(body []byte) (Request, error) {
+	r.body, r.decoded, r.req = body, r.decoded[:0], Request{}
+	r.at = [fieldCount]Span{}
+	twice := r.locate()
+	if r.p.failed() {
+		return Request{}, r.syntax()
+	}
+	err := r.interpret()
+	if twice != other {
+		err = &FieldError{Field: names[twice], Problem: Twice}
+	}
+	if err == nil {
+		return r.req, nil
+	}
+	if err := r.validate(); err != nil { // broken JSON in the prompt is the nearer cause
+		return Request{}, err
+	}
+	return Request{}, err
+}
+
+// Reset lets the last body go, so that a Reader that waits for another one does not
+// hold it.
+func (r *Reader) Reset() {
+	r.body, r.req = nil, Request{}
+	r.p.b, r.p.out = nil, nil
+}
+
+// locate notes where each field's value stands. Values of the prompt are skipped, all
+// others validated. It returns a field that is given twice, if any.
+func (r *Reader) locate() (twice field) {
+	p := &r.p
+	p.begin(r.body, nil)
+	p.mute = true
+	if p.peek() != '{' {
+		p.fail("a JSON object")
+		return other
+	}
+	var room [keyBytes]byte
+	for more := p.open('}'); more; more = p.next('}') {
+		key := p.key()
+		if p.failed() {
+			return other
+		}
+		f := fieldOf(decodedKey(key, &room))
+		at := Span{Start: p.i}
+		if f >= firstPromptField {
+			p.skip()
+		} else {
+			p.value(topDepth)
+		}
+		if f == other {
+			continue
+		}
+		if !r.at[f].none() {
+			twice = f
+		}
+		at.End = p.i
+		r.at[f] = at
+	}
+	p.end()
+	return twice
+}
+
+// syntax returns the first mistake in the body.
+func (r *Reader) syntax() error {
+	if err := r.validate(); err != nil {
+		return err
+	}
+	// Skipping went astray in a body that is sound: it can't, but an error is an error.
+	return &SyntaxError{Offset: r.p.i, Want: r.p.want}
+}
+
+// validate reads the whole body strictly from its start.
+func (r *Reader) validate() error {
+	p := &r.p
+	p.begin(r.body, nil)
+	p.mute = true
+	if p.peek() != '{' {
+		p.fail("a JSON object")
+	}
+	p.value(0)
+	p.end()
+	if p.failed() {
+		return &SyntaxError{Offset: p.i, Want: p.want}
+	}
+	return nil
+}
+
+// value returns a field's value, nil where it is absent or null.
+func (r *Reader) value(f field) []byte {
+	v := r.at[f].Of(r.body)
+	if len(v) == 0 || v[0] == 'n' {
+		return nil
+	}
+	return v
+}
+
+// interpret gives the located fields their meaning.
+func (r *Reader) interpret() error {
+	q := &r.req
+	var errs firstError
+	q.Model, q.ModelAt = r.text(fieldModel, &errs), r.at[fieldModel]
+	if q.Model == nil && errs.err == nil {
+		errs.add(&FieldError{Field: names[fieldModel], Problem: Missing})
+	} else if len(q.Model) == 0 {
+		errs.add(wrongValue(fieldModel, r.value(fieldModel), "a model's name"))
+	}
+	q.Stream = r.boolean(fieldStream, &errs)
+	if v := r.value(fieldStreamOptions); v != nil {
+		q.StreamOptionsAt = r.at[fieldStreamOptions]
+		q.IncludeUsage = includeUsage(v, &errs)
+	}
+	q.MaxTokens = r.integer(fieldMaxTokens, &errs)
+	if r.value(fieldMaxCompletionTokens) != nil {
+		q.MaxTokens = r.integer(fieldMaxCompletionTokens, &errs)
+	}
+	q.MaxTokens = max(q.MaxTokens, 0)
+	q.N = max(r.integer(fieldN, &errs), 1)
+	q.CacheSalt = r.text(fieldCacheSalt, &errs)
+	q.SessionID = r.text(fieldSessionID, &errs)
+	q.PromptCacheKey = r.text(fieldPromptCacheKey, &errs)
+	return errs.err
+}
+
+// firstError keeps the first of several errors.
+type firstError struct{ err error }
+
+func (e *firstError) add(err *FieldError) {
+	if e.err == nil {
+		e.err = err
+	}
+}
+
+func (r *Reader) text(f field, errs *firstError) []byte {
+	v := r.value(f)
+	switch {
+	case v == nil:
+		return nil
+	case v[0] != '"':
+		errs.add(wrongValue(f, v, "a string"))
+		return nil
+	}
+	inside := v[1 : len(v)-1]
+	if bytes.IndexByte(inside, '\\') < 0 {
+		return inside
+	}
+	start := len(r.decoded)
+	r.decoded = appendDecoded(r.decoded, inside)
+	return r.decoded[start:]
+}
+
+func (r *Reader) boolean(f field, errs *firstError) bool {
+	v := r.value(f)
+	if v != nil && v[0] != 't' && v[0] != 'f' {
+		errs.add(wrongValue(f, v, "true or false"))
+	}
+	return v != nil && v[0] == 't'
+}
+
+func (r *Reader) integer(f field, errs *firstError) int {
+	v := r.value(f)
+	if v == nil {
+		return 0
+	}
+	n, ok := parseInt(v)
+	if !ok {
+		errs.add(wrongValue(f, v, "a whole number"))
+	}
+	return n
+}
+
+// parseInt reads a whole number as encoding/json reads one into an int64: no fraction,
+// no exponent, no overflow.
+func parseInt(v []byte) (int, bool) {
+	const longest = len("-9223372036854775808")
+	if len(v) > longest {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(v), 10, strconv.IntSize)
+	return int(n), err == nil
+}
+
+func includeUsage(v []byte, errs *firstError) bool {
+	w := walk{b: v}
+	if !w.enter('{') {
+		errs.add(wrongValue(fieldStreamOptions, v, "an object"))
+		return false
+	}
+	include := false
+	for {
+		key, ok := w.field()
+		if !ok {
+			return include
+		}
+		if string(key) != "include_usage" {
+			w.value()
+			continue
+		}
+		switch v := w.value(); v[0] {
+		case 't', 'f', 'n':
+			include = v[0] == 't'
+		default:
+			e := wrongValue(fieldStreamOptions, v, "true or false")
+			e.Field += ".include_usage"
+			errs.add(e)
+		}
+	}
+}
+
+// Splice returns body with the piece at replaced by value, as three pieces to be sent
+// one after the other; nothing is copied. Together with AppendString it replaces an
+// alias: Splice(body, request.ModelAt, AppendString(nil, name)).
+func Splice(body []byte, at Span, value []byte) [3][]byte {
+	return [3][]byte{body[:at.Start], value, body[at.End:]}
+}
+
+// AppendModel appends body to dst, with the value at replaced by name as a JSON string.
+func AppendModel(dst, body []byte, at Span, name string) []byte {
+	dst = append(dst, body[:at.Start]...)
+	dst = AppendString(dst, name)
+	return append(dst, body[at.End:]...)
+}

@@ -1,0 +1,419 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"kvasir/internal/kvblock"
+)
+
+// read reads a body whole.
+func read(t *testing.T, body string) (Request, Prompt) {
+	t.Helper()
+	var r Reader
+	var w kvblock.Writer
+	q, err := r.Read([]byte(body))
+	if err != nil {
+		t.Fatalf("Read(%s): %v", body, err)
+	}
+	p, err := r.Prompt(&w, "m", "", 64)
+	if err != nil {
+		t.Fatalf("Prompt(%s): %v", body, err)
+	}
+	return q, p
+}
+
+func TestRead_Fields(t *testing.T) {
+	body := ` {"messages":[],"n":3,"max_tokens":7,"max_completion_tokens":9,"stream":true,
+		"stream_options":{"a":[1],"include_usage":true},"cache_salt":"s\u0041","session_id":"i","prompt_cache_key":"k",
+		"mod\u0065l" : "ll\u0061ma\/3","unknown":{"model":"no"}} `
+	q, _ := read(t, body)
+	if string(q.Model) != "llama/3" || string(q.ModelAt.Of([]byte(body))) != `"ll\u0061ma\/3"` {
+		t.Errorf("model %q at %v", q.Model, q.ModelAt)
+	}
+	if !q.Stream || !q.IncludeUsage || q.N != 3 || q.MaxTokens != 9 {
+		t.Errorf("%+v", q)
+	}
+	if string(q.CacheSalt) != "sA" || string(q.SessionID) != "i" || string(q.PromptCacheKey) != "k" {
+		t.Errorf("%q %q %q", q.CacheSalt, q.SessionID, q.PromptCacheKey)
+	}
+	if got := string(q.StreamOptionsAt.Of([]byte(body))); got != `{"a":[1],"include_usage":true}` {
+		t.Errorf("stream_options %s", got)
+	}
+	q, _ = read(t, `{"model":"m","stream":null,"max_tokens":-1,"n":null,"stream_options":null,"session_id":null,"messages":null}`)
+	if q.Stream || q.MaxTokens != 0 || q.N != 1 || q.SessionID != nil || !q.StreamOptionsAt.none() {
+		t.Errorf("nulls: %+v", q)
+	}
+}
+
+func TestRead_Errors(t *testing.T) {
+	long := strings.Repeat("é", 60)
+	for _, c := range []struct{ body, want string }{
+		{``, `invalid JSON at byte 0: expected a JSON object`},
+		{`[1]`, `invalid JSON at byte 0: expected a JSON object`},
+		{`{"model":"m"`, `invalid JSON at byte 12: expected ',' or '}'`},
+		{`{"model":"m"} x`, `invalid JSON at byte 14: expected nothing after the object`},
+		{`{"model":"m",}`, `invalid JSON at byte 13: expected a field's name`},
+		{`{"model" "m"}`, `invalid JSON at byte 9: expected ':'`},
+		{`{"model":"m","a":01}`, `invalid JSON at byte 18: expected ',' or '}'`},
+		{`{"model":"m","a":"\x"}`, `invalid JSON at byte 18: expected a valid escape`},
+		{"{\"model\":\"m\n\"}", `invalid JSON at byte 11: expected no control character in a string`},
+		{`{"model":"m","messages":[{"role":"u","content":"a\q"}]}`, `invalid JSON at byte 49: expected a valid escape`},
+		{`{"model":"m","messages":[{"content":[}]}]}`, `invalid JSON at byte 37: expected a value`},
+		{`{"stream":1,"messages":[}]}`, `invalid JSON at byte 24: expected a value`},
+		{`{"model":"m","stream":1,"messages":[{"a":tru}]}`, `invalid JSON at byte 41: expected a value`},
+		{`{"model":"m","messages":[{"role":"u","name":"\q","name":"b"}]}`, `invalid JSON at byte 45: expected a valid escape`},
+		{`{"model":"m","messages":[{"role":"u","name":1x}]}`, `invalid JSON at byte 45: expected ',' or '}'`},
+		{`{"model":"m","tools":12x}`, `invalid JSON at byte 23: expected ',' or '}'`},
+		{`{"model":"m","prompt":nullx,"a":1}`, `invalid JSON at byte 26: expected ',' or '}'`},
+		{"{\"model\":\"m\",\"prompt\":\"abcdefghij\tklmnopqrstuvwxyz\"}", `invalid JSON at byte 33: expected no control character in a string`},
+		{"{\"model\":\"m\",\"prefix\":\"abcdefghij\tklmnopqrstuvwxyz\"}", `invalid JSON at byte 33: expected no control character in a string`},
+		{`{"model":"m","tools":[1 2]}`, `invalid JSON at byte 24: expected ',' or ']'`},
+		{`{"model":"m","input":` + strings.Repeat("[", 256) + strings.Repeat("]", 256) + `}`, `invalid JSON at byte 276: expected no deeper nesting than 256 levels`},
+		{`{"model":"m","a":` + strings.Repeat("[", 100_000), `invalid JSON at byte 272: expected no deeper nesting than 256 levels`},
+		{`{}`, `"model" is required`},
+		{`{"model":null}`, `"model" is required`},
+		{`{"model":""}`, `"model" must be a model's name, got "" (a string)`},
+		{`{"model":5}`, `"model" must be a string, got 5`},
+		{`{"model":"a","model":"b"}`, `"model" is given twice; it must be given once`},
+		{`{"model":"a","m\u006fdel":"b"}`, `"model" is given twice; it must be given once`},
+		{`{"model":"m","messages":[],"messages":[]}`, `"messages" is given twice; it must be given once`},
+		{`{"model":"m","stream":"false"}`, `"stream" must be true or false, got "false" (a string)`},
+		{`{"model":"m","stream":"` + long + `"}`, `"stream" must be true or false, got "` + long[:62] + `… (a string)`},
+		{`{"model":"m","stream":{"secret":1}}`, `"stream" must be true or false, got an object`},
+		{`{"model":"m","max_tokens":1.5}`, `"max_tokens" must be a whole number, got 1.5`},
+		{`{"model":"m","max_tokens":9223372036854775808}`, `"max_tokens" must be a whole number, got 9223372036854775808`},
+		{`{"model":"m","n":[1]}`, `"n" must be a whole number, got an array`},
+		{`{"model":"m","stream_options":true}`, `"stream_options" must be an object, got true`},
+		{`{"model":"m","stream_options":{"include_usage":1}}`, `"stream_options.include_usage" must be true or false, got 1`},
+		{`{"model":"m","cache_salt":1}`, `"cache_salt" must be a string, got 1`},
+		{`{"model":"m","prompt":[1,-2]}`, `"prompt" must be an array of token ids, whole numbers from 0 to 4294967295, got something else`},
+		{`{"model":"m","prompt":[4294967296]}`, `"prompt" must be an array of token ids, whole numbers from 0 to 4294967295, got something else`},
+		{`{"model":"m","input":[[1],["secret"]]}`, `"input" must be an array of token ids, whole numbers from 0 to 4294967295, got something else`},
+		{`{"model":"m","prompt":[1,01]}`, `invalid JSON at byte 26: expected ',' or ']'`},
+	} {
+		var r Reader
+		var w kvblock.Writer
+		_, err := r.Read([]byte(c.body))
+		if err == nil {
+			_, err = r.Prompt(&w, "m", "", 0)
+		}
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%.80s\n got %v\nwant %s", c.body, err, c.want)
+		}
+		if field, ok := errors.AsType[*FieldError](err); ok && BadRequest(err, "").Param != field.Field {
+			t.Errorf("param %q", BadRequest(err, "").Param)
+		}
+	}
+}
+
+// TestPrompt_SameText lists bodies that are one prompt in other clothes.
+func TestPrompt_SameText(t *testing.T) {
+	first := `{"model":"m","cache_salt":"s","tools":[{"a":1}],"messages":[{"role":"user","content":"a\nb é \ud83d\ude00 / ` + strings.Repeat("x", 100) + `"},{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","tool_call_id":"1","content":"ok"}]}`
+	_, want := read(t, first)
+	for name, body := range map[string]string{
+		"other order":       `{"messages":[{"content":"a\nb é \ud83d\ude00 / ` + strings.Repeat("x", 100) + `","role":"user"},{"tool_calls":[{"id":"1"}],"role":"assistant"},{"content":"ok","tool_call_id":"1","role":"tool"}],"cache_salt":"s","model":"m","tools":[{"a":1}]}`,
+		"other escapes":     `{"model":"m","cache_salt":"\u0073","tools":[{"\u0061":1}],"messages":[{"role":"us\u0065r","content":"a\u000ab \u00e9 😀 \/ ` + strings.Repeat(`\u0078`, 100) + `"},{"role":"assistant","content":"","tool_calls":[ {"id" : "1"} ]},{"role":"tool","tool_call_id":"1","content":"ok"}]}`,
+		"parts of one text": `{"model":"m","cache_salt":"s","tools":[{"a":1}],"messages":[{"role":"user","content":[{"type":"text","text":"a\nb é 😀 / ` + strings.Repeat("x", 100) + `","cache_control":{"type":"ephemeral"}}]},{"role":"assistant","content":[],"tool_calls":[{"id":"1"}]},{"role":"tool","tool_call_id":"1","content":[{"text":"ok","type":"te\u0078t"}]}]}`,
+		"unknown fields":    `{"model":"m","temperature":1,"cache_salt":"s","tools":[{"a":1}],"functions":null,"messages":[{"role":"user","x":[1],"content":"a\nb é 😀 / ` + strings.Repeat("x", 100) + `"},{"role":"assistant","name":null,"tool_calls":[{"id":"1"}]},{"role":"tool","tool_call_id":"1","content":"ok"}]}`,
+	} {
+		if _, got := read(t, body); got.Head != want.Head || !slices.Equal(got.Blocks, want.Blocks) || got.InputTokens != want.InputTokens {
+			t.Errorf("%s: another prompt (%d tokens, want %d)", name, got.InputTokens, want.InputTokens)
+		}
+	}
+}
+
+// TestPrompt_OtherText lists changes that must each make another prompt.
+func TestPrompt_OtherText(t *testing.T) {
+	seen := map[kvblock.Hash]string{}
+	for _, body := range []string{
+		`{"model":"m","messages":[{"role":"user","content":"ab"}]}`,
+		`{"model":"m","cache_salt":"1","messages":[{"role":"user","content":"ab"}]}`,
+		`{"model":"m","messages":[{"role":"system","content":"ab"}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"ac"}]}`,
+		`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"ab","name":"x"}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"ab","tool_call_id":"x"}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"ab","tool_calls":["x"]}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"ab","reasoning_content":"x"}]}`,
+		`{"model":"m","tools":[],"messages":[{"role":"user","content":"ab"}]}`,
+		`{"model":"m","functions":[],"messages":[{"role":"user","content":"ab"}]}`,
+		`{"model":"m","reasoning_effort":"low","messages":[{"role":"user","content":"ab"}]}`,
+		`{"model":"m","chat_template_kwargs":{"enable_thinking":false},"messages":[{"role":"user","content":"ab"}]}`,
+		`{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"A"}}]}]}`,
+		`{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"B"}}]}]}`,
+		`{"model":"m","messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"A","format":"wav"}}]}]}`,
+		`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"ab"},{"type":"image_url","image_url":{"url":"A"}}]}]}`,
+		`{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"A"}},{"type":"text","text":"ab"}]}]}`,
+		`{"model":"m","prompt":"ab"}`,
+		`{"model":"m","prompt":[25185]}`, // the bytes of "ab"
+		`{"model":"m","prompt":["ab","c"]}`,
+		`{"model":"m","input":["ac","ab"]}`,
+	} {
+		_, p := read(t, body)
+		if before, ok := seen[p.Head]; ok && !strings.Contains(body, `["ab","c"]`) {
+			t.Errorf("one prompt:\n%s\n%s", before, body)
+		}
+		seen[p.Head] = body
+	}
+}
+
+func TestPrompt_Seed(t *testing.T) {
+	body := []byte(`{"model":"m","prompt":"` + strings.Repeat("x", 600) + `"}`)
+	seen := map[kvblock.Hash]bool{}
+	var r Reader
+	var w kvblock.Writer
+	if _, err := r.Read(body); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{{"a", ""}, {"b", ""}, {"a", "t"}} {
+		p, err := r.Prompt(&w, c[0], c[1], 0)
+		if err != nil || len(p.Blocks) != 2 || p.InputTokens != 150 || p.BlockTokens != 64 || p.Exact || p.Inputs != 1 {
+			t.Fatalf("%+v %v", p, err)
+		}
+		for _, h := range p.Blocks {
+			if seen[h] {
+				t.Errorf("model %q and tenant salt %q share blocks with another", c[0], c[1])
+			}
+			seen[h] = true
+		}
+	}
+}
+
+func TestPrompt_Inputs(t *testing.T) {
+	for _, c := range []struct {
+		body           string
+		tokens, inputs int
+		exact          bool
+		blocks         int // of 64 bytes
+	}{
+		{`{"model":"m","prompt":[1,2,3]}`, 3, 1, true, 0},
+		{`{"model":"m","prompt":[` + strings.Repeat("7,", 31) + `4294967295]}`, 32, 1, true, 2},
+		{`{"model":"m","input":[[1,2],[3],[]]}`, 3, 3, true, 0},
+		{`{"model":"m","input":["abcd","abcde"]}`, 3, 2, false, 0},
+		{`{"model":"m","input":[]}`, 0, 1, false, 0},
+		{`{"model":"m"}`, 0, 1, false, 0},
+		{`{"model":"m","prompt":"` + strings.Repeat("x", 130) + `"}`, 33, 1, false, 2},
+		{`{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"A"}}]}]}`, 3 + MediaTokens, 1, false, 36},
+	} {
+		_, p := read(t, c.body)
+		if p.InputTokens != c.tokens || p.Inputs != c.inputs || p.Exact != c.exact || len(p.Blocks) != c.blocks {
+			t.Errorf("%s: %d tokens, %d inputs, exact %v, %d blocks", c.body, p.InputTokens, p.Inputs, p.Exact, len(p.Blocks))
+		}
+	}
+}
+
+// TestPrompt_Image: F51. The key of a prompt does not grow with an image, and what
+// stands before the image is shared.
+func TestPrompt_Image(t *testing.T) {
+	chat := func(data string) Prompt {
+		_, p := read(t, `{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"`+strings.Repeat("look ", 60)+`"},{"type":"image_url","image_url":{"url":"data:image/png;base64,`+data+`"}}]}]}`)
+		return p
+	}
+	small, big, again := chat("AAAA"), chat(strings.Repeat("ABCD", 1<<18)), chat("AAAA")
+	if small.InputTokens != big.InputTokens || len(small.Blocks) != len(big.Blocks) {
+		t.Errorf("tokens %d and %d, blocks %d and %d", small.InputTokens, big.InputTokens, len(small.Blocks), len(big.Blocks))
+	}
+	if small.Head != again.Head || small.Head == big.Head {
+		t.Error("an image's key is not its own")
+	}
+	const before = 300 / 64
+	if !slices.Equal(small.Blocks[:before], big.Blocks[:before]) || small.Blocks[before+1] == big.Blocks[before+1] {
+		t.Error("the text before an image is not shared, or the image is")
+	}
+}
+
+func TestReplaceModel(t *testing.T) {
+	body := []byte(`{ "a" : 1.50 , "model":"alias", "messages":[{"content":"alias"}]}`)
+	var r Reader
+	q, err := r.Read(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{ "a" : 1.50 , "model":"org/real \"7b\"", "messages":[{"content":"alias"}]}`
+	if got := AppendModel(nil, body, q.ModelAt, `org/real "7b"`); string(got) != want {
+		t.Errorf("AppendModel: %s", got)
+	}
+	pieces := Splice(body, q.ModelAt, AppendString(nil, `org/real "7b"`))
+	if got := bytes.Join(pieces[:], nil); string(got) != want {
+		t.Errorf("Splice: %s", got)
+	}
+}
+
+func TestRead_DoesNotAllocate(t *testing.T) {
+	var r Reader
+	var w kvblock.Writer
+	body := codeAndChat(64 << 10)
+	body = append([]byte(`{"cache_salt":"a\u0041","tools":[{"type":"function"}],`), body[1:]...)
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := r.Read(body); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Prompt(&w, "m", "tenant", 0); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestPrompt_RandomText holds long texts of every kind of escape against encoding/json:
+// more than a buffer, borders everywhere.
+func TestPrompt_RandomText(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	pieces := []string{`\n`, `\"`, `\\`, `\/`, `\u0000`, `\u00e9`, `\ud83d\ude00`, `\ud800`, `\udc00\ud800`, `\ud800\u0041`, "é", "😀", "a", "bcdefgh", "ijklmnopqrstuvwxyz", strings.Repeat("long run ", 99)}
+	for range 300 {
+		var text strings.Builder
+		for range rng.IntN(3000) {
+			text.WriteString(pieces[rng.IntN(len(pieces)-rng.IntN(2)*5)])
+		}
+		checkRequest(t, fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":"%s"},{"content":"%s","role":"x"}]}`, text.String(), text.String()))
+	}
+}
+
+func FuzzRequest(f *testing.F) {
+	for _, s := range []string{
+		`{"model":"m","messages":[{"role":"system","content":"be brief"},{"role":"user","content":[{"type":"text","text":"hi"},{"type":"image_url","image_url":{"url":"data:,x"}}]},{"role":"assistant","tool_calls":[{"id":"a"}],"content":null}],"stream":true,"max_tokens":5}`,
+		`{"model":"m","prompt":[1,2,3],"stream":false}`,
+		`{"model":"m","prompt":[[1,2],[3]],"cache_salt":"\u0041"}`,
+		`{"model":"m","input":["a\n","b\ud800"],"n":2}`,
+		`{"model":"m","tools":[{"a":{"b":[1.5e3,true,null]}}],"reasoning_effort":"low","messages":[{"content":"x","role":"user","name":"n"}]}`,
+		`{"model":"m","stream_options":{"include_usage":true},"messages":"text"}`,
+		`{"model":1,"stream":"true","max_tokens":1e2}`, `{"a":[{"b":]}`, `{"model":"m","messages":[{"role":"u","content":"\x"}]}`, `[]`, `{"model":"\`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) { checkRequest(t, body) })
+}
+
+// checkRequest holds a Reader against encoding/json and the reference.
+func checkRequest(t *testing.T, body []byte) {
+	const blockBytes = 32
+	var r Reader
+	var w kvblock.Writer
+	q, err := r.Read(body)
+	var p Prompt
+	if err == nil {
+		p, err = r.Prompt(&w, "m", "salt", blockBytes)
+	}
+	syntax, isSyntax := errors.AsType[*SyntaxError](err)
+	if isSyntax && (syntax.Offset < 0 || syntax.Offset > len(body)) {
+		t.Fatalf("offset %d of %d", syntax.Offset, len(body))
+	}
+	tree, treeErr := parseNode(body)
+	sound := json.Valid(body) && treeErr == nil && tree.kind == '{' && tree.depth <= MaxDepth
+	if sound == isSyntax {
+		t.Fatalf("sound %v, but %v\n%s", sound, err, body)
+	}
+	if !sound || !utf8.Valid(body) {
+		return
+	}
+	want := referencePrompt(tree, "m", "salt", blockBytes)
+	if wantErr := wantFieldError(tree, body, want); wantErr != (err != nil) {
+		t.Fatalf("field error wanted %v, but %v\n%s", wantErr, err, body)
+	}
+	if err != nil {
+		return
+	}
+	checkFields(t, q, tree, body)
+	if tree.twice {
+		return
+	}
+	if p.Head != want.head || !slices.Equal(p.Blocks, want.blocks) || p.InputTokens != want.input || p.Exact != want.exact || p.Inputs != want.inputs {
+		t.Fatalf("got  %+v\nwant %+v\nof %q\n%s", p, want, want.text, body)
+	}
+	checkPrefix(t, body, slices.Clone(p.Blocks), blockBytes)
+}
+
+func wantFieldError(tree node, body []byte, want reference) bool {
+	var raw map[string]json.RawMessage
+	_ = json.Unmarshal(body, &raw)
+	counts := map[string]int{}
+	for _, k := range tree.keys {
+		if counts[k]++; counts[k] > 1 && fieldOf([]byte(k)) != other {
+			return true
+		}
+	}
+	model, ok := wantField[string](tree, raw, "model")
+	bad := !ok || model == "" || want.bad
+	for _, key := range []string{"cache_salt", "session_id", "prompt_cache_key"} {
+		_, ok := wantField[string](tree, raw, key)
+		bad = bad || !ok
+	}
+	for _, key := range []string{"max_tokens", "max_completion_tokens", "n"} {
+		_, ok := wantField[int](tree, raw, key)
+		bad = bad || !ok
+	}
+	_, ok = wantField[bool](tree, raw, "stream")
+	options := tree.get("stream_options")
+	bad = bad || !ok || options.kind != '{' && options.kind != 'n'
+	for i, key := range options.keys {
+		bad = bad || key == "include_usage" && options.items[i].kind != 't' && options.items[i].kind != 'n'
+	}
+	return bad
+}
+
+func checkFields(t *testing.T, q Request, tree node, body []byte) {
+	var raw map[string]json.RawMessage
+	_ = json.Unmarshal(body, &raw)
+	model, _ := wantField[string](tree, raw, "model")
+	stream, _ := wantField[bool](tree, raw, "stream")
+	limit, _ := wantField[int](tree, raw, "max_tokens")
+	if tree.get("max_completion_tokens").kind != 'n' {
+		limit, _ = wantField[int](tree, raw, "max_completion_tokens")
+	}
+	if string(q.Model) != model || q.Stream != stream || q.MaxTokens != max(limit, 0) {
+		t.Fatalf("%q %v %d, want %q %v %d", q.Model, q.Stream, q.MaxTokens, model, stream, limit)
+	}
+	var back string
+	if err := json.Unmarshal(q.ModelAt.Of(body), &back); err != nil || back != model {
+		t.Fatalf("model at %v: %q %v", q.ModelAt, back, err)
+	}
+}
+
+// checkPrefix takes the last message away, and lets another serialiser write the body.
+func checkPrefix(t *testing.T, body []byte, blocks []kvblock.Hash, blockBytes int) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		t.Fatal(err)
+	}
+	var r Reader
+	var w kvblock.Writer
+	hash := func(body []byte) []kvblock.Hash {
+		if _, err := r.Read(body); err != nil {
+			t.Fatalf("%v\n%s", err, body)
+		}
+		p, err := r.Prompt(&w, "m", "salt", blockBytes)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, body)
+		}
+		return p.Blocks
+	}
+	var spaced bytes.Buffer
+	if err := json.Indent(&spaced, body, " ", "\t"); err != nil {
+		t.Fatal(err)
+	}
+	if got := hash(spaced.Bytes()); !slices.Equal(got, blocks) {
+		t.Fatalf("white space counts: %s", body)
+	}
+	var messages []json.RawMessage
+	if json.Unmarshal(fields["messages"], &messages) != nil || len(messages) == 0 {
+		return
+	}
+	fields["messages"], _ = json.Marshal(messages[:len(messages)-1])
+	shorter, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := hash(shorter); len(got) > len(blocks) || !slices.Equal(got, blocks[:len(got)]) {
+		t.Fatalf("the last message changes earlier blocks: %s", body)
+	}
+}

@@ -1,0 +1,56 @@
+package api
+
+import "kvasir/internal/kvblock"
+
+// sink gathers what is written in a small buffer and hands it to a chain of blocks, so
+// that short runs between escapes cost no call each.
+type sink struct {
+	out   *kvblock.Writer // nil: bytes are counted and dropped
+	total int             // bytes handed over
+	n     int
+	buf   [4096]byte
+}
+
+// slack is how much room of the buffer is always free: any single write fits.
+const slack = 16
+
+func (s *sink) flush() {
+	if s.out != nil {
+		_, _ = s.out.Write(s.buf[:s.n])
+	}
+	s.total += s.n
+	s.n = 0
+}
+
+func (s *sink) reserve() {
+	if s.n > len(s.buf)-slack {
+		s.flush()
+	}
+}
+
+func (p *parser) put(c byte) {
+	if p.mute {
+		return
+	}
+	p.reserve()
+	p.buf[p.n] = c
+	p.n++
+}
+
+// mark writes a fence that no text can contain: 0xff never occurs in UTF-8.
+func (p *parser) mark(c byte) {
+	p.put(0xff)
+	p.put(c)
+}
+
+func (p *parser) bytes(b []byte) {
+	if p.mute {
+		return
+	}
+	for len(b) > 0 {
+		p.reserve()
+		k := copy(p.buf[p.n:], b)
+		p.n += k
+		b = b[k:]
+	}
+}
