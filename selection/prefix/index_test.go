@@ -1,0 +1,403 @@
+package prefix
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"kvasir/internal/kvblock"
+	"kvasir/internal/mono"
+	"kvasir/internal/seed"
+	"kvasir/selection"
+)
+
+func overlapOf(x *Index, now mono.Time, slot selection.Slot, blocks []kvblock.Hash) int {
+	overlap := make([]int32, slot+1)
+	x.Match(now, blocks, overlap)
+	return int(overlap[slot])
+}
+
+func TestPromise_WhenUnconfirmed_ExpiresWithinBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ttl := time.Duration(rapid.Int64Range(int64(minSpeculativeTTL), int64(time.Minute)).Draw(t, "ttl"))
+		made := mono.Time(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "made"))
+		age := time.Duration(rapid.Int64Range(0, 3*int64(ttl)).Draw(t, "age"))
+		if rapid.Bool().Draw(t, "at a bound") {
+			age = rapid.SampledFrom([]time.Duration{ttl / 2, ttl}).Draw(t, "bound")
+		}
+		x := New(Config{BudgetBytes: 1 << 20, SpeculativeTTL: ttl})
+		blocks := chain(0, 3, 0, 3)
+		x.Promise(made, 2, blocks)
+		x.Hold(made, 3, blocks)
+		// What others promise and hold later renews nothing of it.
+		x.Promise(made.Add(age/2), 1, blocks)
+		x.Hold(made.Add(age/2), 0, blocks)
+		got := overlapOf(x, made.Add(age), 2, blocks)
+		if age <= ttl/2 && got != 6 || age >= ttl && got != 0 {
+			t.Fatalf("a promise aged %v with a TTL of %v: overlap %d", age, ttl, got)
+		}
+		if got := overlapOf(x, made.Add(age), 3, blocks); got != 6 {
+			t.Fatalf("held blocks expired: overlap %d", got)
+		}
+	})
+}
+
+func TestHold_WhenPromised_OutlivesThePromise(t *testing.T) {
+	x := New(Config{BudgetBytes: 1 << 20})
+	blocks := chain(0, 4, 0, 4)
+	x.Promise(0, 1, blocks)
+	x.Hold(1, 1, blocks[:6])
+	x.Promise(2, 1, blocks)
+	later := mono.Time(0).Add(24 * time.Hour)
+	if got := overlapOf(x, later, 1, blocks); got != 6 {
+		t.Errorf("overlap %d after a day, want the 6 blocks that were confirmed", got)
+	}
+	x.Forget(1)
+	if got := overlapOf(x, later, 1, blocks); got != 0 {
+		t.Errorf("overlap %d of a forgotten endpoint", got)
+	}
+	x.Promise(later, 1, blocks[:2])
+	if got := overlapOf(x, later, 1, blocks); got != 2 {
+		t.Errorf("overlap %d after the endpoint came back, want the 2 blocks it was promised since", got)
+	}
+}
+
+// TestRecord_WhenFull_EvictsTailsOfTheOldest fills the index with chains and looks at
+// what is left: of the chains named longest ago nothing, of one of them the head, of
+// later ones all.
+func TestRecord_WhenFull_EvictsTailsOfTheOldest(t *testing.T) {
+	const chains, length = 300, 100
+	x := New(Config{BudgetBytes: 1 << 20})
+	room := cap(x.nodes.chunks)*chunkNodes - 1
+	for c := range chains {
+		x.Hold(0, 0, chain(0, 0, c, length))
+		if c > 0 {
+			x.Hold(0, 0, chain(0, 0, 0, length)) // the first chain stays in use
+		}
+	}
+	if got := overlapOf(x, 0, 0, chain(0, 0, 0, length)); got != length {
+		t.Errorf("overlap %d of the chain in use, want %d", got, length)
+	}
+	whole := (room - length) / length
+	for c := 1; c < chains; c++ {
+		want := 0
+		switch {
+		case c >= chains-whole:
+			want = length
+		case c == chains-whole-1:
+			want = room - length - whole*length
+		}
+		if got := overlapOf(x, 0, 0, chain(0, 0, c, length)); got != want {
+			t.Errorf("chain %d: overlap %d, want %d", c, got, want)
+		}
+	}
+}
+
+func TestRecord_WhenChainIsLongerThanTheIndex_KeepsItsHead(t *testing.T) {
+	x := New(Config{BudgetBytes: 1 << 20})
+	room := cap(x.nodes.chunks)*chunkNodes - 1
+	x.Hold(0, 0, chain(0, 0, 1, 500))
+	long := chain(0, 0, 2, room+500)
+	for range 2 {
+		x.Hold(0, 0, long)
+		if got := overlapOf(x, 0, 0, long); got != room {
+			t.Errorf("overlap %d, want all %d nodes", got, room)
+		}
+	}
+	checkStructure(t, x)
+}
+
+// TestIndex_WhenAnythingHappens_ClaimsNoMoreThanNaive mixes everything, eviction
+// included, and holds what must hold then too: no claim that a naive index without
+// bounds would not make, the law of the first blocks, the structure, the budget.
+func TestIndex_WhenAnythingHappens_ClaimsNoMoreThanNaive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const ttl, slots = time.Second, 150
+		x := New(Config{BudgetBytes: 1 << 20, SpeculativeTTL: ttl})
+		x.nodes = newNodes(1)
+		m := newNaive(ttl, 0)
+		now := mono.Time(0)
+		overlap := make([]int32, slots)
+		steps := rapid.IntRange(1, 60).Draw(t, "steps")
+		for range steps {
+			now = now.Add(time.Duration(rapid.Int64Range(0, int64(ttl/4)).Draw(t, "wait")))
+			s := selection.Slot(rapid.IntRange(0, slots-1).Draw(t, "slot"))
+			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			case 0:
+				x.Forget(s)
+				m.forget(s)
+			default:
+				b, held := drawChain(t, 300), rapid.Bool().Draw(t, "held")
+				x.record(now, s, b, held)
+				m.record(now, s, 0, b, held)
+			}
+			blocks := drawChain(t, 300)
+			x.Match(now, blocks, overlap)
+			for s := range overlap {
+				if most := m.overlap(now, selection.Slot(s), 0, blocks); overlap[s] > most {
+					t.Fatalf("slot %d: overlap %d, but it has at most %d", s, overlap[s], most)
+				}
+			}
+			checkFirstBlocks(t, x, now, blocks)
+			checkStructure(t, x)
+			if x.Bytes() > x.budget {
+				t.Fatalf("%d bytes of a budget of %d", x.Bytes(), x.budget)
+			}
+		}
+	})
+}
+
+// checkFirstBlocks looks for an endpoint that has a block and lacks one before it.
+func checkFirstBlocks(t *rapid.T, x *Index, now mono.Time, blocks []kvblock.Hash) {
+	for g := range x.groups {
+		m := match{x: x, epoch: x.epoch(now), group: int32(g), blocks: blocks}
+		before := x.groups[g].live
+		for i := range blocks {
+			have := m.have(i) & x.groups[g].live
+			if have&^before != 0 {
+				t.Fatalf("group %d, columns %x have block %d and lack one before it", g, have&^before, i)
+			}
+			before = have
+		}
+	}
+}
+
+// TestRecord_WhenArgumentsAreNoChains_StaysSound feeds what no caller should: the same
+// block twice, blocks without those before them, slots out of range.
+func TestRecord_WhenArgumentsAreNoChains_StaysSound(t *testing.T) {
+	x := New(Config{BudgetBytes: 1 << 20})
+	x.nodes = newNodes(1)
+	m := newNaive(DefaultSpeculativeTTL, 0)
+	r := seed.New(1, seed.Workload, 0, 0)
+	limit := x.limit / 2
+	overlap := make([]int32, 3)
+	for range 3000 {
+		blocks := make([]kvblock.Hash, r.Intn(40))
+		for i := range blocks {
+			blocks[i] = kvblock.Chain(0, []byte{byte(r.Intn(6)), byte(r.Intn(256))})
+		}
+		slot := selection.Slot(r.Intn(len(overlap)))
+		x.Hold(0, slot, blocks)
+		m.record(0, slot, 0, blocks, true)
+		out := selection.Slot(limit + r.Intn(10))
+		x.Promise(0, out, blocks)
+		x.Promise(0, -1-out, blocks)
+		x.Forget(out)
+		x.Forget(-1 - out)
+		for _, h := range blocks {
+			one := []kvblock.Hash{h}
+			x.Match(0, one, overlap)
+			if overlap[slot] != 1 {
+				t.Fatalf("slot %d was just said to hold block %x", slot, h)
+			}
+			for s := range overlap {
+				if overlap[s] > m.overlap(0, selection.Slot(s), 0, one) {
+					t.Fatalf("slot %d never had block %x", s, h)
+				}
+			}
+		}
+	}
+	checkStructure(t, x)
+	x.Match(0, nil, overlap)
+	if !slices.Equal(overlap, []int32{0, 0, 0}) {
+		t.Errorf("overlap %v with no blocks", overlap)
+	}
+}
+
+// TestForget_WhenEndpointsComeAndGo_ReusesColumnsAndNodes lets every slot restart over
+// and over: columns are bounded, and so must be what the restarts leave behind.
+func TestForget_WhenEndpointsComeAndGo_ReusesColumnsAndNodes(t *testing.T) {
+	const slots, length = 819, 5
+	x := New(Config{BudgetBytes: 1 << 20, Endpoints: slots})
+	for round := range 20 {
+		for s := range selection.Slot(slots) {
+			blocks := chain(0, 0, round, length)
+			if got := overlapOf(x, 0, s, blocks); got != 0 {
+				t.Fatalf("round %d, slot %d: overlap %d after it was forgotten", round, s, got)
+			}
+			x.Hold(0, s, blocks)
+			if got := overlapOf(x, 0, s, blocks); got != length {
+				t.Fatalf("round %d, slot %d: overlap %d", round, s, got)
+			}
+		}
+		for s := range selection.Slot(slots) {
+			x.Forget(s)
+		}
+	}
+	if got := len(x.groups) * 64; got > 2*slots+63 {
+		t.Errorf("%d columns for %d slots", got, slots)
+	}
+	for x.startSweep() {
+		x.sweepSome(int(x.nodes.fresh))
+	}
+	if x.Len() != 0 {
+		t.Errorf("%d nodes left when all endpoints are forgotten", x.Len())
+	}
+	checkStructure(t, x)
+}
+
+// TestBytes_WhenGrowing_StaysWithinBudget counts old and new together at each step.
+func TestBytes_WhenGrowing_StaysWithinBudget(t *testing.T) {
+	for _, budget := range []int64{1 << 20, 1<<20 + 77777, 5 << 20, 20 << 20} {
+		cfg := Config{BudgetBytes: budget}
+		x := New(cfg)
+		most := cfg.MaxEndpoints()
+		perNode := float64(budget) / float64(cap(x.nodes.chunks)*chunkNodes)
+		blocks := 0
+		step := func(do func()) {
+			table, groups, columns := x.table.bytes(), cap(x.groups), cap(x.columns)
+			do()
+			peak := x.Bytes()
+			if x.table.bytes() != table {
+				peak += table
+			}
+			if cap(x.groups) != groups {
+				peak += int64(groups) * groupBytes
+			}
+			if cap(x.columns) != columns {
+				peak += int64(columns) * 4
+			}
+			if peak > budget {
+				t.Fatalf("budget %d: %d bytes at once after %d blocks", budget, peak, blocks)
+			}
+		}
+		for c := 0; blocks < 2*cap(x.nodes.chunks)*chunkNodes; c++ {
+			b := chain(0, 0, c, 100)
+			step(func() { x.Hold(0, selection.Slot(c%most), b) })
+			blocks += len(b)
+			if most := 72*int64(x.Len()) + 64<<10 + 10*int64(len(x.columns)); x.Bytes() > most {
+				t.Fatalf("budget %d: %d bytes for %d nodes, want at most %d", budget, x.Bytes(), x.Len(), most)
+			}
+		}
+		step(func() { x.Grow(1 << 30) })
+		if got := x.Bytes(); got < budget*95/100 {
+			t.Errorf("budget %d: only %d bytes in use when full", budget, got)
+		}
+		if x.Len() != cap(x.nodes.chunks)*chunkNodes-1 {
+			t.Errorf("budget %d: %d nodes, room for %d", budget, x.Len(), cap(x.nodes.chunks)*chunkNodes-1)
+		}
+		if x.table.halvings != 0 {
+			t.Errorf("budget %d: the table is not at its full size", budget)
+		}
+		t.Logf("budget %d: %d bytes in use, %d nodes, %.1f bytes a node", budget, x.Bytes(), x.Len(), perNode)
+	}
+}
+
+// TestBytes_WhenMeasured_IsWhatTheHeapHolds compares Bytes with the runtime's count.
+func TestBytes_WhenMeasured_IsWhatTheHeapHolds(t *testing.T) {
+	const budget = 32 << 20
+	heap := func() uint64 {
+		var s runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&s)
+		return s.HeapAlloc
+	}
+	blocks := make([]kvblock.Hash, 0, 400)
+	before := heap()
+	x := New(Config{BudgetBytes: budget, Endpoints: 512})
+	next := func(c int) { // allocates nothing itself
+		blocks = blocks[:0]
+		h := kvblock.Hash(c)
+		for range cap(blocks) {
+			h = kvblock.Chain(h, nil)
+			blocks = append(blocks, h)
+		}
+		x.Hold(0, selection.Slot(c%512), blocks)
+	}
+	for _, chains := range []int{0, 1, 10, 500, 3000} {
+		for c := range chains {
+			next(c)
+		}
+		held, counted := float64(heap()-before), float64(x.Bytes())
+		if held > budget || held > counted*1.01+4096 || held < counted*0.99-4096 {
+			t.Errorf("after %d chains: the heap holds %.0f bytes, Bytes says %.0f of %d", chains, held, counted, budget)
+		}
+		t.Logf("%d nodes: heap %.0f, Bytes %.0f", x.Len(), held, counted)
+	}
+	runtime.KeepAlive(x)
+}
+
+func TestIndex_WhenFull_DoesNotAllocate(t *testing.T) {
+	x := New(Config{BudgetBytes: 1 << 20, Endpoints: 100})
+	for c := range 200 {
+		x.Hold(0, selection.Slot(c%100), chain(0, 10, c, 100))
+	}
+	fresh := make([][]kvblock.Hash, 300)
+	for i := range fresh {
+		fresh[i] = chain(0, 10, 1000+i, 50)
+	}
+	overlap := make([]int32, 100)
+	c, now := 0, mono.Time(0)
+	allocs := testing.AllocsPerRun(200, func() {
+		b := fresh[c%len(fresh)]
+		slot := selection.Slot(c % 100)
+		x.Match(now, b, overlap)
+		x.Promise(now, slot, b)
+		x.Hold(now, slot, b)
+		if c%7 == 0 {
+			x.Forget(slot)
+		}
+		c, now = c+1, now.Add(time.Second)
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations a call", allocs)
+	}
+}
+
+func TestTable_WhenTagsCollideAndWrap_EqualsMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tb := table{full: 3 * tableUnit, halvings: 2}
+		tb.entries = make([]entry, tb.size())
+		want := map[uint32]uint32{} // node to tag
+		tag := rapid.OneOf(
+			rapid.Uint32Range(1<<32-1<<20, 1<<32-1), // these wrap
+			rapid.SampledFrom([]uint32{0, 1, 5 << 20}),
+			rapid.Uint32())
+		for node := uint32(1); node <= uint32(rapid.IntRange(1, 1500).Draw(t, "entries")); node++ {
+			want[node] = tag.Draw(t, "tag")
+			tb.add(want[node], node)
+			if rapid.IntRange(0, 3).Draw(t, "remove") == 0 {
+				gone := uint32(rapid.IntRange(1, int(node)).Draw(t, "which"))
+				if tag, there := want[gone]; there {
+					tb.remove(tag, gone)
+					delete(want, gone)
+				}
+			}
+		}
+		for node, tag := range want {
+			p := tb.home(tag)
+			for tb.entries[p] != entry(tag)<<32|entry(node) {
+				if tb.entries[p] == 0 {
+					t.Fatalf("node %d with tag %x is lost", node, tag)
+				}
+				p = tb.after(p)
+			}
+		}
+		if tb.used != len(want) {
+			t.Fatalf("%d entries counted, %d there", tb.used, len(want))
+		}
+	})
+}
+
+func TestValidate_NamesFieldValueAndWhatIsAllowed(t *testing.T) {
+	if errs := (Config{}).Validate(); errs != nil {
+		t.Errorf("the zero Config: %v", errs)
+	}
+	bad := Config{BudgetBytes: 1<<20 - 1, SpeculativeTTL: time.Millisecond, Endpoints: 820}
+	for _, c := range []Config{bad, {BudgetBytes: -1, SpeculativeTTL: -1, Endpoints: -1}, {BudgetBytes: 1 << 50, SpeculativeTTL: 1 << 60, Endpoints: 1 << 40}} {
+		errs := c.Validate()
+		if len(errs) != 3 || errs[0].Field != "budget_bytes" || errs[1].Field != "speculative_ttl" || errs[2].Field != "endpoints" {
+			t.Errorf("%+v: %v", c, errs)
+		}
+		for _, e := range errs {
+			if e.Allowed == "" || e.Value == nil || !strings.Contains(e.Error(), e.Field) {
+				t.Errorf("%+v: says too little", e)
+			}
+		}
+	}
+}
