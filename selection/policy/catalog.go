@@ -1,0 +1,102 @@
+package policy
+
+import (
+	"time"
+
+	"kvasir/selection"
+)
+
+// Catalog returns every rule, simple ones first. It is the only list of them: a rule
+// that is here can be named in a file and on the command line, and has to keep the
+// laws that the package's tests hold over the whole list.
+func Catalog() []Rule {
+	return []Rule{
+		{
+			Name:    "random",
+			Doc:     "an endpoint drawn uniformly",
+			Source:  "article 4.1",
+			Reasons: []selection.Reason{ReasonDrawn},
+			Params:  func() Params { return &Random{} },
+		},
+		{
+			Name:    "round-robin",
+			Doc:     "the endpoint after the one picked last, in a fixed order",
+			Source:  "article 4.1",
+			Reasons: []selection.Reason{ReasonTurn},
+			Params:  func() Params { return &RoundRobin{} },
+		},
+		{
+			Name:    "weighted-round-robin",
+			Doc:     "in turn, each as often as its weight says and spread evenly",
+			Source:  "article 4.1; nginx's smooth weighted round robin",
+			Reasons: []selection.Reason{ReasonTurn},
+			Params:  func() Params { return &WeightedRoundRobin{} },
+		},
+		{
+			Name:    "least-outstanding",
+			Doc:     "the endpoint with the fewest accepted and unfinished calls, of all",
+			Source:  "article 4.1",
+			Reasons: []selection.Reason{ReasonFewest},
+			Params:  func() Params { return &LeastOutstanding{} },
+		},
+		{
+			Name:    "power-of-two",
+			Doc:     "of two endpoints drawn at random, the one with fewer outstanding calls",
+			Source:  "article 4.1; Azar, Broder, Karlin, Upfal 1994; Mitzenmacher 1996; Envoy's choice_count",
+			Reasons: []selection.Reason{ReasonLighter},
+			Params:  func() Params { return &PowerOfTwo{ChoiceCount: 2} },
+		},
+		{
+			Name:    "weighted-least-request",
+			Doc:     "in turn by weight / (outstanding + 1)^bias",
+			Source:  "article 4.3; Envoy's weighted least request",
+			Reasons: []selection.Reason{ReasonTurn},
+			Params:  func() Params { return &WeightedLeastRequest{ActiveRequestBias: 1} },
+		},
+		{
+			Name:    "ewma-latency",
+			Doc:     "the lowest peak-sensitive average of time to first token times (outstanding + 1)",
+			Source:  "article 4.1; Finagle's PeakEwma",
+			Reasons: []selection.Reason{ReasonLowestCost, ReasonUnmeasured},
+			Params:  func() Params { return &EWMALatency{Decay: 10 * time.Second} },
+		},
+		{
+			Name:   "consistent-hash",
+			Doc:    "the key's place on a ring, walked on past endpoints that are above their share",
+			Source: "article 4.1; Mirrokni, Thorup, Zadimoghaddam 2016",
+			Reasons: []selection.Reason{
+				ReasonPrompt, ReasonPromptOverflow, ReasonHeader, ReasonHeaderOverflow,
+				ReasonHeaderAbsent, ReasonHeaderAbsentOverflow, ReasonNoKey, ReasonNoKeyOverflow,
+			},
+			Params: func() Params {
+				return &ConsistentHash{Key: "prompt", Header: "x-session-id", Blocks: 16, LoadFactor: 1.25}
+			},
+		},
+		{
+			Name:    "least-kv",
+			Doc:     "the fewest KV blocks in use or soon needed by calls that wait or were just sent",
+			Source:  "article 4.1 and 4.2",
+			Reasons: []selection.Reason{ReasonReported, ReasonMedian, ReasonOwnCounts},
+			Params:  func() Params { return &LeastKV{} },
+		},
+		{
+			Name:    "cache-aware",
+			Doc:     "the longest matching prefix while it is long enough and the pool balanced, else the least load",
+			Source:  "article 5.5; SGLang's Rust gateway",
+			Reasons: []selection.Reason{ReasonImbalanced, ReasonMatch, ReasonNoMatch},
+			Params: func() Params {
+				return &CacheAware{CacheThreshold: 0.3, BalanceAbsThreshold: 64, BalanceRelThreshold: 1.5}
+			},
+		},
+	}
+}
+
+// Lookup returns the rule of that name.
+func Lookup(name string) (Rule, bool) {
+	for _, rule := range Catalog() {
+		if rule.Name == name {
+			return rule, true
+		}
+	}
+	return Rule{}, false
+}

@@ -1,0 +1,258 @@
+package policy
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"kvasir/internal/kvblock"
+	"kvasir/internal/seed"
+	"kvasir/selection"
+)
+
+// The reasons of consistent-hash: what the key was, and whether an endpoint nearer on
+// the ring was passed over because it was full.
+const (
+	ReasonPrompt               selection.Reason = "prompt"
+	ReasonPromptOverflow       selection.Reason = "prompt-overflow"
+	ReasonHeader               selection.Reason = "header"
+	ReasonHeaderOverflow       selection.Reason = "header-overflow"
+	ReasonHeaderAbsent         selection.Reason = "header-absent" // keyed by the prompt instead
+	ReasonHeaderAbsentOverflow selection.Reason = "header-absent-overflow"
+	ReasonNoKey                selection.Reason = "no-key" // neither header nor prompt: drawn
+	ReasonNoKeyOverflow        selection.Reason = "no-key-overflow"
+)
+
+// ConsistentHash sends calls with the same key to the same endpoint, unless that one is
+// above its share: consistent hashing with bounded loads (article section 4.1;
+// Mirrokni, Thorup and Zadimoghaddam 2016). Of n candidates with m outstanding calls,
+// this one included, none gets above
+//
+//	⌈load_factor · m / n⌉    or, with weights: ⌈load_factor · m · weight / total weight⌉
+//
+// calls; what is full is passed over and the walk round the ring goes on. There always
+// is one that isn't full, because the bounds add up to more than m.
+//
+// An endpoint owns points on the ring in proportion to its weight, placed by its name
+// alone: when the n+1st endpoint joins, about 1/(n+1) of the keys move, all of them to
+// it. The ring is rebuilt when View.Version changes.
+//
+// With key: prompt, the key is the hash of the prompt's first blocks. Too few, and all
+// conversations that share a long system prompt are one key, whose calls only spill
+// over; too many, and a conversation that is shorter has another key at every turn,
+// because all of a prompt that doesn't reach that far is hashed to its end. The
+// default of 16 blocks of 256 bytes, about 1,000 tokens, leaves out only prompts whose
+// prefill is cheap anyway. Where system prompt and tools are longer than that, raise
+// it, or use key: header with a session's id.
+//
+// Score: outstanding calls per unit of weight, for the endpoints that the walk met; NaN
+// for the rest. The one chosen is the first that has room.
+type ConsistentHash struct {
+	Key        string  `config:"key" doc:"what is hashed: prompt or header"`
+	Header     string  `config:"header" doc:"the request header whose value is the key, with key: header; without it the prompt is"`
+	Blocks     int     `config:"blocks" doc:"how many of the prompt's first blocks are the key; at least 1"`
+	LoadFactor float64 `config:"load_factor" doc:"how far above an equal share an endpoint may be; above 1"`
+}
+
+// Validate reports an unknown key, a header that can't be one, a number of blocks
+// below 1 and a load factor that is not finite or not above 1.
+func (c *ConsistentHash) Validate() []ParamError {
+	var errs []ParamError
+	if c.Key != "prompt" && c.Key != "header" {
+		errs = append(errs, ParamError{"key", c.Key, "prompt or header"})
+	}
+	if !isHeaderName(c.Header) {
+		errs = append(errs, ParamError{"header", c.Header, "a header's name: letters, digits and hyphens"})
+	}
+	if c.Blocks < 1 {
+		errs = append(errs, ParamError{"blocks", c.Blocks, "an integer of at least 1"})
+	}
+	if !finite(c.LoadFactor) || c.LoadFactor <= 1 {
+		errs = append(errs, ParamError{"load_factor", c.LoadFactor, "a number above 1"})
+	}
+	return errs
+}
+
+// isHeaderName reports whether s is a field name (RFC 9110 section 5.1).
+func isHeaderName(s string) bool {
+	const others = "!#$%&'*+-.^_`|~"
+	for _, c := range []byte(s) {
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		digit := '0' <= c && c <= '9'
+		if !letter && !digit && strings.IndexByte(others, c) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// New returns the policy.
+func (c *ConsistentHash) New() selection.Policy { return &consistentHash{config: *c} }
+
+type consistentHash struct {
+	config ConsistentHash
+	ring   ring
+}
+
+// KeyHeader returns the header that is the key, "" where the prompt is.
+func (p *consistentHash) KeyHeader() string {
+	if p.config.Key == "header" {
+		return p.config.Header
+	}
+	return ""
+}
+
+func (p *consistentHash) Pick(v *selection.View, q *selection.Request, r *seed.Rand) selection.Choice {
+	p.ring.update(v)
+	unscored(v)
+	calls, weights := 1, 0.0
+	for _, slot := range v.Candidates {
+		calls += int(v.Book[slot].Outstanding)
+		weights += v.Endpoints[slot].Weight
+	}
+	// An endpoint has room when outstanding + 1 <= ⌈bound · weight⌉; without rounding
+	// that is outstanding / weight < bound.
+	bound := p.config.LoadFactor * float64(calls) / weights
+
+	key, reason, overflow := p.key(q, r)
+	at := p.ring.find(key)
+	for range p.ring.points {
+		slot := p.ring.points[at].slot
+		if at++; at == len(p.ring.points) {
+			at = 0
+		}
+		i := v.Position[slot]
+		if i == selection.None || !math.IsNaN(v.Scores[i]) {
+			continue
+		}
+		v.Scores[i] = float64(v.Book[slot].Outstanding) / v.Endpoints[slot].Weight
+		if v.Scores[i] < bound {
+			return selection.Choice{Index: int(i), Reason: reason}
+		}
+		reason = overflow
+	}
+	// Not reached with weights above 0: the bounds add up to more than the calls.
+	return selection.Choice{Index: argmin(v.Scores, r), Reason: overflow}
+}
+
+// key returns the call's place on the ring, and the reasons to give for a call that
+// stays with the first endpoint there and for one that doesn't.
+func (p *consistentHash) key(q *selection.Request, r *seed.Rand) (place uint64, reason, overflow selection.Reason) {
+	reason, overflow = ReasonPrompt, ReasonPromptOverflow
+	if p.config.Key == "header" {
+		if q.Key != 0 {
+			return scatter(q.Key), ReasonHeader, ReasonHeaderOverflow
+		}
+		reason, overflow = ReasonHeaderAbsent, ReasonHeaderAbsentOverflow
+	}
+	switch {
+	case len(q.Blocks) >= p.config.Blocks:
+		return scatter(q.Blocks[p.config.Blocks-1]), reason, overflow
+	case q.Head != 0:
+		return scatter(q.Head), reason, overflow
+	}
+	return r.Uint64(), ReasonNoKey, ReasonNoKeyOverflow
+}
+
+// scatter spreads keys that may be regular over the whole ring.
+func scatter(key kvblock.Hash) uint64 {
+	stream := seed.New(uint64(key), seed.Pick, 0, 0)
+	return stream.Uint64()
+}
+
+const (
+	pointsPerWeight = 160     // as in libketama and the vLLM router: shares within about 8 %
+	maxPoints       = 1 << 18 // of a ring, with its scratch 10 MiB; above it all endpoints get fewer
+)
+
+// ring holds the points of all members, candidates or not. Points are uniform, so
+// sorting them into as many buckets as there are points leaves about one in each:
+// building takes linear time, which counts because the pool's calls wait meanwhile,
+// and finding a place constant time.
+type ring struct {
+	built   bool
+	version uint64
+	points  []point // ascending
+	first   []int32 // by bucket: index of its first point; a bucket more at the end
+	shift   int     // a point's bucket is the bits of its place above this
+	drawn   []point // scratch: the points before they are sorted
+}
+
+type point struct {
+	at   uint64
+	slot selection.Slot
+}
+
+// update rebuilds the ring if the pool's members have changed.
+func (g *ring) update(v *selection.View) {
+	if g.built && g.version == v.Version {
+		return
+	}
+	g.built, g.version = true, v.Version
+	g.draw(v)
+	g.sort()
+}
+
+// draw fills g.drawn with the members' points. An endpoint's points are a stream of
+// numbers that belongs to its name, so they are the same in every ring, and an
+// endpoint that gets fewer has a beginning of the same stream.
+func (g *ring) draw(v *selection.View) {
+	wanted := 0.0
+	for _, slot := range v.Members {
+		wanted += float64(pointsPerWeight * v.Endpoints[slot].Weight)
+	}
+	scale := pointsPerWeight * min(1, maxPoints/wanted)
+	g.drawn = g.drawn[:0]
+	for _, slot := range v.Members {
+		e := &v.Endpoints[slot]
+		stream := seed.New(uint64(kvblock.Seed(e.Name)), seed.Pick, 0, 0)
+		for range max(1, int(float64(scale*e.Weight)+0.5)) {
+			g.drawn = append(g.drawn, point{stream.Uint64(), slot})
+		}
+	}
+}
+
+// sort sorts g.drawn into g.points.
+func (g *ring) sort() {
+	width := bits.Len(uint(len(g.drawn)))
+	g.shift = 64 - width
+	g.first = slices.Grow(g.first[:0], 1<<width+1)[:1<<width+1]
+	clear(g.first)
+	for _, p := range g.drawn {
+		g.first[p.at>>g.shift+1]++
+	}
+	for b := range 1 << width {
+		g.first[b+1] += g.first[b]
+	}
+	g.points = append(g.points[:0], g.drawn...)
+	for _, p := range g.drawn {
+		b := p.at >> g.shift
+		g.points[g.first[b]] = p
+		g.first[b]++ // becomes the first of the next bucket
+	}
+	copy(g.first[1:], g.first)
+	g.first[0] = 0
+	for i, p := range g.points { // within a bucket, by insertion
+		for ; i > 0 && p.before(g.points[i-1]); i-- {
+			g.points[i] = g.points[i-1]
+		}
+		g.points[i] = p
+	}
+}
+
+func (p point) before(o point) bool { return p.at < o.at || p.at == o.at && p.slot < o.slot }
+
+// find returns the index of the first point at or after place.
+func (g *ring) find(place uint64) int {
+	i := int(g.first[place>>g.shift])
+	for i < len(g.points) && g.points[i].at < place {
+		i++
+	}
+	if i == len(g.points) {
+		return 0
+	}
+	return i
+}
+
+var _ selection.KeyUser = (*consistentHash)(nil)
