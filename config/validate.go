@@ -1,0 +1,219 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"reflect"
+	"strings"
+	"time"
+	"unicode"
+
+	"kvasir/selection"
+	"kvasir/selection/policy"
+)
+
+// finding is a problem whose place is not known yet.
+type finding struct {
+	at      path
+	message string
+}
+
+// Validate reports everything that is wrong with a configuration, as Problems without
+// positions, and changes nothing. A Config that Load or Parse returned has none.
+func (c *Config) Validate() error {
+	var ps Problems
+	for _, f := range c.findings() {
+		ps = append(ps, Problem{Path: f.at.String(), Message: f.message})
+	}
+	if len(ps) == 0 {
+		return nil
+	}
+	ps.sort()
+	return ps
+}
+
+// checker collects findings.
+type checker struct{ found []finding }
+
+func (k *checker) add(at path, format string, args ...any) {
+	k.found = append(k.found, finding{at, fmt.Sprintf(format, args...)})
+}
+
+func (c *Config) findings() []finding {
+	k := &checker{}
+	k.allowed(reflect.ValueOf(c).Elem(), nil)
+	atLeast(k, path{}.key("limits").key("buffered"), c.Limits.Buffered, "body + preamble", c.Limits.Body+c.Limits.Preamble)
+	atLeast(k, path{}.key("retry").key("max_backoff"), c.Retry.MaxBackoff, "backoff", c.Retry.Backoff)
+	if c.Prefix.Block%4 != 0 {
+		k.add(path{}.key("prefix").key("block"), "%d is not a multiple of 4", c.Prefix.Block)
+	}
+	if sameAddress(c.Listen, c.Admin) {
+		k.add(path{}.key("admin"), "%s overlaps the clients' address (listen: %s)", quote(c.Admin), c.Listen)
+	}
+	if c.Router != "" {
+		k.label(path{}.key("router"), c.Router)
+	}
+	k.models(c.Models, path{}.key("models"))
+	return k.found
+}
+
+// atLeast reports a value that is below another one.
+func atLeast[T Size | time.Duration](k *checker, at path, v T, otherName string, other T) {
+	if v < other {
+		k.add(at, "%v is less than %s (%v)", v, otherName, other)
+	}
+}
+
+// sameAddress tells whether two listeners can't both be had.
+func sameAddress(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	every := func(host string) bool { return host == "" || host == "0.0.0.0" || host == "::" }
+	return errA == nil && errB == nil && portA == portB && portA != "0" &&
+		(hostA == hostB || every(hostA) || every(hostB))
+}
+
+func (k *checker) models(models Models, at path) {
+	if len(models) == 0 {
+		k.add(at, "missing; at least one model is needed")
+	}
+	owner := map[string]string{} // by name or alias: whose it is
+	for _, m := range models {
+		if _, twice := owner[m.Name]; twice {
+			k.add(at.key(m.Name), "the model is here twice")
+		}
+		owner[m.Name] = m.Name
+	}
+	for _, m := range models {
+		in := at.key(m.Name)
+		k.model(in.key("name"), m.Name)
+		if m.ServedAs != m.Name {
+			k.model(in.key("served_as"), m.ServedAs)
+		}
+		for i, alias := range m.Aliases {
+			at := in.key("aliases").index(i)
+			k.model(at, alias)
+			switch of, taken := owner[alias]; {
+			case alias == "":
+			case taken && of == alias:
+				k.add(at, "%s is a model's name already", quote(alias))
+			case taken:
+				k.add(at, "%s is an alias of model %s already", quote(alias), quote(of))
+			default:
+				owner[alias] = m.Name
+			}
+		}
+		k.pools(m.Pools, in.key("pools"))
+	}
+}
+
+func (k *checker) pools(pools []Pool, at path) {
+	if len(pools) == 0 {
+		k.add(at, "missing; at least one pool is needed, or endpoints in its place")
+	}
+	names, endpoints := map[string]bool{}, endpointSet{map[string]string{}, map[string]string{}}
+	header, headerOf := "", ""
+	for i, p := range pools {
+		in := at.index(i)
+		switch {
+		case p.Name == "" && len(pools) > 1:
+			k.add(in.key("name"), "missing; of several pools each has a name")
+		case names[p.Name]:
+			k.add(in.key("name"), "%s is the name of an earlier pool of the model", quote(p.Name))
+		default:
+			k.label(in.key("name"), p.Name)
+		}
+		names[p.Name] = true
+		if s := p.Signals; s.Scrape > 0 && s.MaxAge > 0 {
+			atLeast(k, in.key("signals").key("max_age"), s.MaxAge, "scrape", s.Scrape)
+		}
+		endpoints.check(k, p.Endpoints, in.key("endpoints"))
+		if h := k.policy(p.Policy, in.key("policy")); h != "" {
+			if header != "" && !strings.EqualFold(h, header) {
+				k.add(in.key("policy"), "reads the header %s, but pool %s reads %s; the pools of a model read the same one",
+					quote(h), quote(headerOf), quote(header))
+			} else {
+				header, headerOf = h, p.Name
+			}
+		}
+	}
+}
+
+// policy checks a policy and its parameters and returns the header that it reads.
+func (k *checker) policy(p Policy, at path) (header string) {
+	if _, ok := policy.Lookup(p.Name); !ok || p.Params == nil {
+		k.add(at, "unknown policy %s%s", quote(p.Name), didYouMean(p.Name, policyNames()))
+		return ""
+	}
+	wrong := p.Params.Validate()
+	for _, e := range wrong {
+		k.add(at.key(e.Param), "%s is not allowed (allowed: %s)", show(reflect.ValueOf(e.Value)), e.Allowed)
+	}
+	if len(wrong) > 0 {
+		return ""
+	}
+	if user, ok := p.Params.New().(selection.KeyUser); ok {
+		return user.KeyHeader()
+	}
+	return ""
+}
+
+// endpointSet knows the endpoints of a model so far: by name and by URL, which pool
+// has it.
+type endpointSet struct{ names, urls map[string]string }
+
+func (s endpointSet) check(k *checker, endpoints []Endpoint, at path) {
+	if len(endpoints) == 0 {
+		k.add(at, "missing; at least one endpoint is needed")
+	}
+	for i, e := range endpoints {
+		in := at.index(i)
+		normal, err := normalURL(e.URL)
+		if err != nil {
+			k.add(in.key("url"), "%v", err)
+			continue
+		}
+		if normal != e.URL {
+			k.add(in.key("url"), "%s is written as %s", quote(e.URL), quote(normal))
+		}
+		address, base := addressOf(normal)
+		if _, twice := s.urls[address+base]; twice {
+			k.add(in.key("url"), "%s is an endpoint of the model already", quote(e.URL))
+			continue // its name, which may come from the URL, would be the same mistake
+		}
+		s.urls[address+base] = e.Name
+		k.label(in.key("name"), e.Name)
+		if _, twice := s.names[e.Name]; twice {
+			k.add(in.key("name"), "%s is the name of another endpoint of the model", quote(e.Name))
+		}
+		s.names[e.Name] = e.URL
+	}
+}
+
+// label accepts the names of pools, endpoints and routers: visible ASCII, since they
+// stand in metrics and headers.
+func (k *checker) label(at path, s string) {
+	const most = 128
+	switch {
+	case s == "":
+		k.add(at, "missing")
+	case len(s) > most:
+		k.add(at, "%s is longer than %d bytes", quote(s), most)
+	case strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }):
+		k.add(at, "%s has spaces or characters that are not visible ASCII", quote(s))
+	}
+}
+
+// model accepts the names of models: what a client can write into its model field and
+// a person can read.
+func (k *checker) model(at path, s string) {
+	const most = 256
+	switch {
+	case s == "":
+		k.add(at, "missing")
+	case len(s) > most:
+		k.add(at, "%s is longer than %d bytes", quote(s), most)
+	case strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }), strings.TrimSpace(s) != s:
+		k.add(at, "%s has characters that don't print, or spaces at an end", quote(s))
+	}
+}
