@@ -1,0 +1,69 @@
+package flow
+
+import (
+	"kvasir/internal/mono"
+	"kvasir/selection"
+)
+
+// charge books the call's attempt on an endpoint, in the same step as the pick: no
+// other decision can come between and see the endpoint without it (field case F19).
+func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
+	c := &m.calls[i]
+	c.phase, c.slot, c.dispatched = running, slot, now
+	c.committed, c.unseen = false, true
+
+	s := &m.state[slot]
+	c.older, c.newer = s.newest, none
+	if s.newest != none {
+		m.calls[s.newest].newer = i
+	} else {
+		s.oldest = i
+	}
+	s.newest = i
+	s.dispatched++
+
+	tokens := int64(c.request.InputTokens)
+	b := &m.books[slot]
+	b.Outstanding++
+	b.OutstandingTokens += tokens
+	b.PendingTokens += tokens
+	b.Unseen++
+	b.UnseenTokens += tokens
+
+	c.probe = s.breaker.Dispatch()
+	if c.probe {
+		m.pools[s.pool].dirty = true // one probe at a time
+	}
+	if m.index != nil {
+		m.index.Promise(now, slot, c.request.Blocks)
+	}
+}
+
+// release takes the running attempt's charge back. It is called once for each charge:
+// whoever calls it moves the call out of the running phase, or frees it, at once.
+func (m *Machine) release(i int32) {
+	c := &m.calls[i]
+	s := &m.state[c.slot]
+	if c.older != none {
+		m.calls[c.older].newer = c.newer
+	} else {
+		s.oldest = c.newer
+	}
+	if c.newer != none {
+		m.calls[c.newer].older = c.older
+	} else {
+		s.newest = c.older
+	}
+
+	tokens := int64(c.request.InputTokens)
+	b := &m.books[c.slot]
+	b.Outstanding--
+	b.OutstandingTokens -= tokens
+	if !c.committed {
+		b.PendingTokens -= tokens
+	}
+	if c.unseen {
+		b.Unseen--
+		b.UnseenTokens -= tokens
+	}
+}

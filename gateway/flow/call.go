@@ -1,0 +1,97 @@
+package flow
+
+import (
+	"slices"
+
+	"kvasir/gateway/attempt"
+	"kvasir/internal/mono"
+	"kvasir/selection"
+)
+
+type phase uint8
+
+const (
+	unused     phase = iota
+	running          // an attempt is charged to an endpoint
+	failed           // waiting for the wake-up that decides whether another attempt follows
+	backingOff       // waiting for the end of its backoff
+)
+
+// call is the machine's record of one client's call. Records are reused.
+type call struct {
+	phase   phase
+	request selection.Request // a copy; Blocks is the record's own memory
+	attempt int               // 0 is the first
+
+	// Of the running attempt.
+	slot       selection.Slot
+	dispatched mono.Time
+	committed  bool // its first content has come
+	probe      bool
+	unseen     bool // counted in the book's Unseen
+	older      int32
+	newer      int32
+
+	tried  [attempt.MaxAttempts + 1]selection.Slot
+	nTried int
+
+	next int32 // free list
+}
+
+// hasTried reports whether the call must not go to slot again.
+func (c *call) hasTried(slot selection.Slot) bool {
+	return slices.Contains(c.tried[:c.nTried], slot)
+}
+
+// newCall takes a record for a call and copies the request into it.
+func (m *Machine) newCall(q *selection.Request) int32 {
+	i := m.free
+	if i == none {
+		i = int32(len(m.calls))
+		m.calls = append(m.calls, call{})
+	} else {
+		m.free = m.calls[i].next
+	}
+	c := &m.calls[i]
+	blocks := append(c.request.Blocks[:0], q.Blocks...)
+	*c = call{phase: running, request: *q, older: none, newer: none, next: none}
+	c.request.Blocks = blocks
+	m.inFlight++
+	return i
+}
+
+// keptBlocks bounds the block memory that a free record keeps for its next call.
+const keptBlocks = 4096
+
+// freeCall forgets a call. Its charge has been released.
+func (m *Machine) freeCall(i int32) {
+	c := &m.calls[i]
+	c.phase = unused
+	if cap(c.request.Blocks) > keptBlocks {
+		c.request.Blocks = nil
+	}
+	c.next, m.free = m.free, i
+	m.inFlight--
+}
+
+// lookup returns the call that a ticket names, or nil when the machine no longer holds
+// it: a report about it comes too late to matter.
+func (m *Machine) lookup(t Ticket) *call {
+	if int(t.index) >= len(m.calls) {
+		return nil
+	}
+	c := &m.calls[t.index]
+	if c.phase == unused || c.request.ID != t.Call {
+		return nil
+	}
+	return c
+}
+
+// running returns the call if it is the given attempt that is running.
+func (m *Machine) running(t Ticket, attempt int) *call {
+	c := m.lookup(t)
+	if c == nil || c.phase != running || c.attempt != attempt {
+		return nil
+	}
+	return c
+}

@@ -1,0 +1,138 @@
+package flow
+
+import (
+	"time"
+
+	"kvasir/gateway/attempt"
+	"kvasir/internal/mono"
+	"kvasir/selection"
+	"kvasir/selection/signal"
+)
+
+// Ticket names a call that the machine holds. It comes with the call's first Dispatch
+// and goes into every report about the call.
+type Ticket struct {
+	Call  selection.CallID
+	index int32 // of the machine's record
+}
+
+// Usage is what an answer said that it cost, in tokens. Known is false where the answer
+// said nothing, or where it could not be believed.
+type Usage struct {
+	Known                  bool
+	Prompt, Cached, Output int
+}
+
+type eventKind uint8
+
+// The kinds of events. Reports of one instant fold in this order.
+const (
+	reportSignal eventKind = iota
+	reportFirst
+	reportDone
+	reportLeft
+
+	arrival
+	wakeUp
+)
+
+// Event is something that happened. Build one with the functions below.
+type Event struct {
+	kind    eventKind
+	ticket  Ticket
+	attempt int
+
+	request *selection.Request // arrival
+
+	slot       selection.Slot // reportSignal
+	generation uint32
+	load       signal.Load
+	took       time.Duration
+
+	outcome attempt.Outcome // reportDone
+	usage   Usage
+}
+
+// Arrive says that a client's call must be placed. The machine copies what it keeps of
+// q, so the caller may reuse it once Step has returned.
+func Arrive(q *selection.Request) Event { return Event{kind: arrival, request: q} }
+
+// Wake says that an instant asked for by a WakeAt action has come.
+func Wake() Event { return Event{kind: wakeUp} }
+
+// FirstToken reports an attempt's first content: the call is committed to it.
+func FirstToken(t Ticket, attempt int) Event {
+	return Event{kind: reportFirst, ticket: t, attempt: attempt}
+}
+
+// Done reports that an attempt's upstream has ended.
+func Done(t Ticket, attempt int, o attempt.Outcome, u Usage) Event {
+	return Event{kind: reportDone, ticket: t, attempt: attempt, outcome: o, usage: u}
+}
+
+// Left reports that the client is gone, whatever its call was doing; an attempt that was
+// running has been aborted.
+func Left(t Ticket) Event { return Event{kind: reportLeft, ticket: t} }
+
+// Signal reports what an endpoint said of itself. The load was true took before the
+// report, at the earliest. A report for an endpoint that has left is ignored.
+func Signal(slot selection.Slot, generation uint32, load signal.Load, took time.Duration) Event {
+	return Event{kind: reportSignal, slot: slot, generation: generation, load: load, took: took}
+}
+
+// ActionKind says what a driver must do.
+type ActionKind uint8
+
+// The actions.
+const (
+	// Dispatch: send the call to the endpoint.
+	Dispatch ActionKind = iota
+	// Refuse: the call was not accepted; Reason says why. The machine does not know it.
+	Refuse
+	// GiveUp: no further attempt follows a failed one; answer with what it left. The
+	// machine has forgotten the call.
+	GiveUp
+	// WakeAt: deliver a Wake event at the instant At, or as soon after it as possible. A
+	// later WakeAt replaces an earlier one.
+	WakeAt
+)
+
+// Reason says why a call was refused or given up.
+type Reason uint8
+
+// The reasons.
+const (
+	NoReason      Reason = iota
+	NoEndpoint           // no pool has an endpoint in rotation
+	TooManyCalls         // the model's bound on calls in flight is reached
+	AttemptsSpent        // the call had all its attempts
+	BudgetSpent          // the retry budget of all calls is spent
+	NoAlternative        // no endpoint is left that the call has not tried
+
+	reasons
+)
+
+var reasonNames = [reasons]string{
+	"", "no_endpoint", "too_many_calls", "attempts_spent", "retry_budget_spent", "no_alternative",
+}
+
+// String returns the reason's name in snake_case, as metrics and logs show it.
+func (r Reason) String() string { return reasonNames[r] }
+
+// Reasons returns every reason that an action can carry.
+func Reasons() []Reason {
+	return []Reason{NoEndpoint, TooManyCalls, AttemptsSpent, BudgetSpent, NoAlternative}
+}
+
+// Action is something that the driver must do.
+type Action struct {
+	Kind       ActionKind
+	Reason     Reason
+	Ticket     Ticket
+	Attempt    int // 0 is the first
+	Pool       int // index into Config.Pools
+	Slot       selection.Slot
+	Generation uint32
+	At         mono.Time           // WakeAt
+	Decision   *selection.Decision // Dispatch, where the request or the configuration asked
+}

@@ -1,0 +1,348 @@
+// Package flow is layer 2 (gateway), pure: the life of a model's calls as one state
+// machine over all the model's pools. Step takes what happened and returns what must be
+// done; the gateway, the Envoy picker and the simulator drive the same machine.
+//
+// Two rules make a live run and a simulated one the same. First, whatever depends on
+// order is decided at an instant of its own: an arrival, the end of a backoff, or a
+// wake-up that the machine asks for one nanosecond after a failure. Second, a report
+// (a signal, a first token, an end) is only queued by Step; it is folded into the state
+// once the clock is past the report's instant, in the order (instant, kind, call,
+// attempt, sequence). So it does not matter in which order goroutines deliver what
+// happened at the same moment.
+package flow
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"kvasir/gateway/attempt"
+	"kvasir/internal/mono"
+	"kvasir/internal/seed"
+	"kvasir/selection"
+	"kvasir/selection/health"
+	"kvasir/selection/prefix"
+)
+
+// Config describes one model. Pools are in order of preference: a lower one is used
+// when no higher one has an endpoint in rotation that the call has not tried.
+type Config struct {
+	Seed   uint64 // root of all randomness
+	Calls  int    // most calls in flight; 0: no bound
+	Retry  attempt.Config
+	Health health.Config
+	Prefix prefix.Config // used where a policy uses overlap
+	Pools  []Pool
+
+	// Explain attaches a full Decision to every dispatch, not only where a request asks.
+	Explain bool
+}
+
+// Pool is one pool of a model.
+type Pool struct {
+	Name       string
+	PolicyName string // as the catalogue has it; shown in decisions
+	Policy     selection.Policy
+	MaxAge     time.Duration // signals older than this are unknown; 0: any age counts
+	Endpoints  []Endpoint
+}
+
+// Endpoint is one endpoint of a pool.
+type Endpoint struct {
+	Name   string  // unique within the model
+	Weight float64 // > 0
+}
+
+// Machine holds the calls of one model. It is not safe for concurrent use: a driver
+// that has several goroutines puts it under one lock, and reads its clock inside.
+type Machine struct {
+	seed    uint64
+	bound   int
+	retry   attempt.Config
+	health  health.Config
+	explain bool
+
+	pools []pool
+	index *prefix.Index // nil unless a policy uses overlap
+
+	// By slot. An endpoint's slot is its position over all pools.
+	endpoints []selection.Endpoint
+	books     []selection.Book
+	overlap   []int32
+	state     []endpointState
+
+	calls    []call // records; free ones are linked through next
+	free     int32  // head of the free list
+	inFlight int
+
+	budget   *attempt.Budget
+	pending  []report // of one instant, not folded yet
+	verdicts []Ticket // failed calls whose fate the next wake-up decides, in fold order
+	backoffs []backoff
+	wakeAt   mono.Time // earliest wake-up asked for and not delivered; Never: none
+	last     mono.Time
+	random   seed.Rand // of the pick under way; here, so that it need not be allocated
+	actions  []Action
+}
+
+// endpointState is what the machine alone knows of an endpoint.
+type endpointState struct {
+	pool       int
+	breaker    health.Breaker
+	oldest     int32 // running attempts in dispatch order, linked through calls
+	newest     int32
+	promptSeen int64 // prompt tokens that answers reported
+	cachedSeen int64 // of those, found in the prefix cache
+	dispatched int64 // attempts ever sent
+}
+
+type report struct {
+	Event
+	at       mono.Time
+	sequence int
+}
+
+const none = -1
+
+// New returns a machine for the configuration, which must be valid: at least one pool,
+// each with a policy and at least one endpoint.
+func New(c Config) *Machine {
+	m := &Machine{
+		seed: c.Seed, bound: c.Calls, retry: c.Retry, health: c.Health, explain: c.Explain,
+		budget: attempt.NewBudget(c.Retry), free: none, wakeAt: mono.Never,
+	}
+	usesOverlap := false
+	for i, p := range c.Pools {
+		members := make([]selection.Slot, 0, len(p.Endpoints))
+		for _, e := range p.Endpoints {
+			members = append(members, selection.Slot(len(m.endpoints)))
+			m.endpoints = append(m.endpoints, selection.Endpoint{Name: e.Name, Weight: e.Weight})
+			m.state = append(m.state, endpointState{pool: i, oldest: none, newest: none})
+		}
+		m.pools = append(m.pools, newPool(p, members, i == len(c.Pools)-1))
+		usesOverlap = usesOverlap || m.pools[i].usesOverlap
+	}
+	m.books = make([]selection.Book, len(m.endpoints))
+	m.overlap = make([]int32, len(m.endpoints))
+	for i := range m.pools {
+		m.pools[i].bind(m)
+	}
+	if usesOverlap {
+		c.Prefix.Endpoints = len(m.endpoints)
+		m.index = prefix.New(c.Prefix)
+	}
+	return m
+}
+
+// Step takes an event that happens now and returns what must be done. now must not go
+// backwards. The slice is the machine's own, valid until the next Step.
+func (m *Machine) Step(now mono.Time, e Event) []Action {
+	m.actions = m.actions[:0]
+	m.last = max(m.last, now)
+	now = m.last
+	m.fold(now)
+	switch e.kind {
+	case arrival:
+		m.arrive(now, e.request)
+	case wakeUp:
+		m.wake(now)
+	default:
+		m.queue(now, e)
+	}
+	return m.actions
+}
+
+// queue keeps a report until the clock is past its instant. A failure that another
+// attempt may follow asks for the wake-up at which that is decided.
+func (m *Machine) queue(now mono.Time, e Event) {
+	r := report{Event: e, at: now, sequence: len(m.pending)}
+	m.pending = append(m.pending, r)
+	if m.needsVerdict(r) {
+		m.requestWake(now + 1)
+	}
+}
+
+// fold applies the queued reports whose instant has passed. They are all of one
+// instant: each Step folds what is older before it queues anything.
+func (m *Machine) fold(now mono.Time) {
+	if len(m.pending) == 0 || m.pending[0].at >= now {
+		return
+	}
+	if len(m.pending) > 1 {
+		slices.SortFunc(m.pending, compareReports)
+	}
+	for i := range m.pending {
+		m.apply(&m.pending[i])
+	}
+	m.pending = m.pending[:0]
+}
+
+func compareReports(a, b report) int {
+	return cmp.Or(
+		cmp.Compare(a.kind, b.kind),
+		cmp.Compare(a.slot, b.slot),
+		cmp.Compare(a.ticket.Call, b.ticket.Call),
+		cmp.Compare(a.attempt, b.attempt),
+		cmp.Compare(a.sequence, b.sequence),
+	)
+}
+
+func (m *Machine) apply(r *report) {
+	switch r.kind {
+	case reportSignal:
+		m.learnLoad(r)
+	case reportFirst:
+		m.firstToken(r)
+	case reportDone:
+		m.done(r)
+	case reportLeft:
+		m.left(r)
+	}
+}
+
+// arrive places a new call, or refuses it.
+func (m *Machine) arrive(now mono.Time, q *selection.Request) {
+	if m.bound > 0 && m.inFlight >= m.bound {
+		m.actions = append(m.actions, Action{Kind: Refuse, Reason: TooManyCalls, Ticket: Ticket{Call: q.ID}})
+		return
+	}
+	i := m.newCall(q)
+	if !m.dispatch(now, i) {
+		m.freeCall(i)
+		m.actions = append(m.actions, Action{Kind: Refuse, Reason: NoEndpoint, Ticket: Ticket{Call: q.ID}})
+		return
+	}
+	m.budget.Earn(now)
+}
+
+// dispatch picks an endpoint for the call's current attempt and charges it in the same
+// step. It returns false when no pool has a candidate.
+func (m *Machine) dispatch(now mono.Time, i int32) bool {
+	c := &m.calls[i]
+	for p := range m.pools {
+		pool := &m.pools[p]
+		if !pool.refresh(m, now, c) {
+			continue
+		}
+		if pool.usesOverlap {
+			m.index.Match(now, c.request.Blocks, m.overlap)
+		}
+		m.random = seed.New(m.seed, seed.Pick, uint64(c.request.ID), uint64(c.attempt))
+		choice := pool.policy.Pick(&pool.view, &c.request, &m.random)
+		slot := pool.view.Candidates[choice.Index]
+		a := Action{
+			Kind: Dispatch, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt,
+			Pool: p, Slot: slot, Generation: m.endpoints[slot].Generation,
+		}
+		if m.explain || c.request.Explain {
+			a.Decision = m.decision(pool, c, choice)
+		}
+		m.charge(now, i, slot)
+		m.actions = append(m.actions, a)
+		return true
+	}
+	return false
+}
+
+// firstToken commits the call to its attempt.
+func (m *Machine) firstToken(r *report) {
+	c := m.running(r.ticket, r.attempt)
+	if c == nil || c.committed {
+		return
+	}
+	c.committed = true
+	s := &m.state[c.slot]
+	if s.breaker.Succeed() {
+		m.pools[s.pool].dirty = true
+	}
+	m.books[c.slot].PendingTokens -= int64(c.request.InputTokens)
+	if m.index != nil {
+		m.index.Hold(r.at, c.slot, c.request.Blocks)
+	}
+	if l := m.pools[s.pool].learner; l != nil && (c.request.Stream || c.request.Kind == selection.Embed) {
+		l.Learn(r.at, c.slot, r.at.Sub(c.dispatched))
+	}
+}
+
+// done releases an attempt that has ended. A failure before the first content leaves the
+// call waiting for its verdict; every other end is the call's.
+func (m *Machine) done(r *report) {
+	c := m.running(r.ticket, r.attempt)
+	if c == nil {
+		return
+	}
+	s := &m.state[c.slot]
+	if r.usage.Known {
+		s.promptSeen += int64(r.usage.Prompt)
+		s.cachedSeen += int64(r.usage.Cached)
+	}
+	m.judge(r.at, c, r.outcome)
+	m.release(r.ticket.index)
+	if c.committed || !r.outcome.Retryable() {
+		m.freeCall(r.ticket.index)
+		return
+	}
+	c.phase = failed
+	// A stale connection says nothing about its endpoint: the call may go there again.
+	if r.outcome != attempt.StaleConnection {
+		c.tried[c.nTried] = c.slot
+		c.nTried++
+	}
+	m.verdicts = append(m.verdicts, r.ticket)
+}
+
+// left ends a call whose client is gone, whatever it was doing.
+func (m *Machine) left(r *report) {
+	c := m.lookup(r.ticket)
+	if c == nil {
+		return
+	}
+	if c.phase == running {
+		m.judge(r.at, c, attempt.ClientGone)
+		m.release(r.ticket.index)
+	}
+	m.freeCall(r.ticket.index)
+}
+
+// judge tells the endpoint's breaker how an attempt ended.
+func (m *Machine) judge(at mono.Time, c *call, o attempt.Outcome) {
+	s := &m.state[c.slot]
+	p := &m.pools[s.pool]
+	switch {
+	case c.committed:
+		return
+	case o.CountsAgainst():
+		if s.breaker.Fail(m.health, c.probe) && !(p.last && p.onlyInRotation(m, at, c.slot)) {
+			s.breaker.Eject(m.health, at)
+			p.dirty = true
+		}
+	case o.Class() == attempt.ClassSuccess:
+		p.dirty = s.breaker.Succeed() || p.dirty
+	case c.probe:
+		s.breaker.ProbeLost(at)
+		p.dirty = true
+	}
+}
+
+// learnLoad takes an endpoint's report and counts anew which of the router's own calls
+// the report cannot have seen.
+func (m *Machine) learnLoad(r *report) {
+	if int(r.slot) >= len(m.endpoints) || m.endpoints[r.slot].Generation != r.generation {
+		return
+	}
+	at := r.at.Add(-r.took)
+	m.endpoints[r.slot].Load.Merge(r.load.Stamped(at))
+	b := &m.books[r.slot]
+	b.Unseen, b.UnseenTokens = 0, 0
+	i := m.state[r.slot].newest
+	for ; i != none && m.calls[i].dispatched >= at; i = m.calls[i].older {
+		c := &m.calls[i]
+		c.unseen = true
+		b.Unseen++
+		b.UnseenTokens += int64(c.request.InputTokens)
+	}
+	// The unseen calls are the newest ones, so the first seen one ends them.
+	for ; i != none && m.calls[i].unseen; i = m.calls[i].older {
+		m.calls[i].unseen = false
+	}
+}
