@@ -1,0 +1,164 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+// errTooLarge and errNoRoom say which bound a body met.
+var (
+	errTooLarge = errors.New("larger than limits.body")
+	errNoRoom   = errors.New("limits.buffered is used up")
+)
+
+// room is the bound on bytes that all calls together hold. The zero room has none left.
+type room struct {
+	limit int64
+	used  atomic.Int64
+}
+
+// take reserves n bytes and reports whether there was room.
+func (r *room) take(n int64) bool {
+	if r.used.Add(n) > r.limit {
+		r.used.Add(-n)
+		return false
+	}
+	return true
+}
+
+func (r *room) give(n int64) { r.used.Add(-n) }
+
+var bodies = sync.Pool{New: func() any { return new(body) }}
+
+// body is a request's bytes, read once and sent by every attempt. An attempt's transport
+// may still be reading after the answer has begun, so the memory is counted by its
+// readers and reused when the last one has closed.
+type body struct {
+	data   []byte // lies in buffer
+	buffer *buffer
+	room   *room
+	refs   atomic.Int32
+}
+
+// readBody reads a request's body, bounded per call and over all calls. What is booked
+// follows the bytes that come, not those that are announced: a client that only
+// announces a large body takes no room from others.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, all *room) (*body, error) {
+	if r.ContentLength > limit {
+		return nil, errTooLarge
+	}
+	most := limit
+	if r.ContentLength >= 0 {
+		most = r.ContentLength
+	}
+	b := bodies.Get().(*body)
+	b.room = all
+	b.refs.Store(1)
+	if err := b.fill(http.MaxBytesReader(w, r.Body, limit), most); err != nil {
+		b.release()
+		return nil, err
+	}
+	return b, nil
+}
+
+// fill reads src, which has no more than most bytes, or fails.
+func (b *body) fill(src io.Reader, most int64) error {
+	if !b.grow(min(most+1, firstBuffer)) {
+		return errNoRoom
+	}
+	for {
+		space := b.buffer.bytes[len(b.data):]
+		if len(space) == 0 {
+			// One byte more than can come shows the end.
+			if !b.grow(min(2*int64(len(b.data)), most+1)) {
+				return errNoRoom
+			}
+			continue
+		}
+		n, err := src.Read(space)
+		b.data = b.buffer.bytes[:len(b.data)+n]
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+				return errTooLarge
+			}
+			return err
+		}
+	}
+}
+
+// grow moves the body into a buffer for n bytes and books that one instead.
+func (b *body) grow(n int64) bool {
+	if !b.room.take(bufferCap(n)) {
+		return false
+	}
+	bigger := newBuffer(n)
+	b.data = bigger.bytes[:copy(bigger.bytes, b.data)]
+	b.drop()
+	b.buffer = bigger
+	return true
+}
+
+// drop gives the buffer back.
+func (b *body) drop() {
+	if b.buffer == nil {
+		return
+	}
+	b.room.give(int64(len(b.buffer.bytes)))
+	b.buffer.free()
+	b.buffer = nil
+}
+
+// release gives one reference back.
+func (b *body) release() {
+	if b.refs.Add(-1) > 0 {
+		return
+	}
+	b.data = nil
+	b.drop()
+	bodies.Put(b)
+}
+
+// reader returns a reader of the pieces, which must lie in b or live on their own. It
+// holds a reference until it is closed.
+func (b *body) reader(pieces ...[]byte) *bodyReader {
+	b.refs.Add(1)
+	return &bodyReader{body: b, rest: pieces}
+}
+
+// bodyReader reads a body's pieces one after the other. It deliberately offers the
+// transport no way to rewind: another attempt is the machine's decision alone.
+type bodyReader struct {
+	body   *body
+	rest   [][]byte
+	closed atomic.Bool
+}
+
+// Read implements io.Reader.
+func (r *bodyReader) Read(p []byte) (int, error) {
+	if r.closed.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	for len(r.rest) > 0 && len(r.rest[0]) == 0 {
+		r.rest = r.rest[1:]
+	}
+	if len(r.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.rest[0])
+	r.rest[0] = r.rest[0][n:]
+	return n, nil
+}
+
+// Close implements io.Closer; the transport calls it once it reads no more.
+func (r *bodyReader) Close() error {
+	if r.closed.CompareAndSwap(false, true) {
+		r.body.release()
+	}
+	return nil
+}

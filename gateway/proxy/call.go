@@ -1,0 +1,273 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"kvasir/api"
+	"kvasir/api/sse"
+	"kvasir/gateway/attempt"
+	"kvasir/gateway/flow"
+	"kvasir/internal/kvblock"
+	"kvasir/selection"
+	"kvasir/telemetry"
+)
+
+// call is one client's call on its way through the gateway. Records and their buffers
+// are reused.
+type call struct {
+	g     *Gateway
+	route *route
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	in    *http.Request
+	ctx   context.Context
+
+	id      string
+	arrived time.Time
+	model   *model
+	body    *body
+	request selection.Request
+	ticket  flow.Ticket
+	held    bool // the machine holds the call: it must hear of its end
+	record  telemetry.Call
+
+	answer answer // of the running attempt
+	booked int64  // what the stream's reader is booked to hold of an event
+
+	writeDeadline time.Time // as last set
+	abort         bool      // the connection to the client must not end cleanly
+
+	*scratch
+}
+
+// scratch is the memory that a call's record keeps for the next call.
+type scratch struct {
+	reader api.Reader
+	blocks kvblock.Writer
+	events sse.Reader
+	scan   api.BodyScanner
+	buf    []byte // what was read from upstream last
+	kept   []byte // bytes held back before the commitment point, booked as buffered
+}
+
+const readBuffer = 32 << 10
+
+// keptScratch bounds what a record keeps: after a body larger than that, or so many
+// bytes held back, its memory starts anew.
+const keptScratch = 1 << 20
+
+func newScratch() *scratch { return &scratch{buf: make([]byte, readBuffer)} }
+
+// serve is a call's whole life: read, identify, place, attempt until committed, account.
+func (g *Gateway) serve(w http.ResponseWriter, rc *http.ResponseController, r *http.Request, rt *route) {
+	c := g.kept.Get().(*call)
+	c.begin(g, w, rc, r, rt)
+	defer c.end()
+	if g.calls.Add(1) > int64(g.cfg.Limits.Calls) {
+		c.refuseUnread(telemetry.TooManyCalls, tooManyCalls(g.cfg.Limits.Calls))
+		return
+	}
+	if c.read() && c.identify() {
+		c.place()
+	}
+}
+
+func (c *call) begin(g *Gateway, w http.ResponseWriter, rc *http.ResponseController, r *http.Request, rt *route) {
+	n := g.lastCall.Add(1)
+	c.g, c.w, c.rc, c.in, c.route, c.ctx = g, w, rc, r, rt, r.Context()
+	c.arrived = time.Now()
+	c.id = r.Header.Get("X-Request-Id")
+	if !usableRequestID(c.id) {
+		c.id = g.newRequestID(n)
+	}
+	c.request = selection.Request{ID: selection.CallID(n)}
+	c.record = telemetry.Call{ID: c.id, Route: rt.path}
+	w.Header().Set("X-Request-Id", c.id)
+	c.extendWrites(c.arrived)
+}
+
+// end accounts for the call exactly once, on every path, a panic's included: that one
+// leaves the call held and its outcome unclassified.
+func (c *call) end() {
+	if c.held {
+		c.left()
+	}
+	g := c.g
+	g.calls.Add(-1)
+	c.giveKept()
+	c.bookEvent(0)
+	big := cap(c.kept) > keptScratch
+	if c.body != nil {
+		big = big || len(c.body.data) > keptScratch
+		c.body.release()
+	}
+	c.record.E2E = time.Since(c.arrived)
+	g.cfg.Metrics.Call(&c.record)
+	if g.cfg.LogCalls {
+		telemetry.LogCall(c.ctx, g.cfg.Log, &c.record)
+	}
+	abort := c.abort
+	c.forget(big)
+	g.kept.Put(c)
+	if abort {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// forget drops what must not outlive the call and keeps the buffers, unless they grew big.
+func (c *call) forget(big bool) {
+	if big {
+		c.scratch = newScratch()
+	}
+	c.reader.Reset() // it still points to the body
+	*c = call{scratch: c.scratch}
+}
+
+// read takes the body in. It reports whether the call goes on.
+func (c *call) read() bool {
+	if enc := c.in.Header.Get("Content-Encoding"); !plain(enc) {
+		return c.refuseUnread(telemetry.BadRequest, unsupportedEncoding(enc))
+	}
+	_ = c.rc.SetReadDeadline(time.Now().Add(c.g.cfg.BodyTimeout))
+	b, err := readBody(c.w, c.in, c.g.cfg.Limits.Body, &c.g.buffered)
+	switch {
+	case err == nil:
+		// From here on the server reads to see the client leave.
+		_ = c.rc.SetReadDeadline(time.Time{})
+		c.body = b
+		return true
+	case err == errTooLarge:
+		return c.refuseUnread(telemetry.BodyTooLarge, bodyTooLarge(c.g.cfg.Limits.Body))
+	case err == errNoRoom:
+		return c.refuseUnread(telemetry.BuffersFull, buffersFull())
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return c.refuseUnread(telemetry.BadRequest, bodyTooSlow(c.g.cfg.BodyTimeout))
+	case leftWhileSending(err):
+		c.finish(attempt.ClientGone)
+		return false
+	default:
+		return c.refuseUnread(telemetry.BadRequest, bodyUnread(err))
+	}
+}
+
+// leftWhileSending reports whether a body's read error says that its client is gone, and
+// not that the body's framing is wrong.
+func leftWhileSending(err error) bool {
+	_, broken := errors.AsType[*net.OpError](err)
+	return broken || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// plain reports whether a Content-Encoding leaves a body as it is.
+func plain(encoding string) bool { return encoding == "" || strings.EqualFold(encoding, "identity") }
+
+// identify finds out what routing needs of the call.
+func (c *call) identify() bool {
+	q, err := c.reader.Read(c.body.data)
+	if err != nil {
+		return c.refuse(telemetry.BadRequest, api.BadRequest(err, c.id))
+	}
+	m := c.g.byName[string(q.Model)]
+	if m == nil {
+		return c.refuse(telemetry.UnknownModel, unknownModel(string(q.Model)))
+	}
+	p, err := c.reader.Prompt(&c.blocks, m.Name, "", c.g.cfg.BlockBytes)
+	if err != nil {
+		return c.refuse(telemetry.BadRequest, api.BadRequest(err, c.id))
+	}
+	c.model = m
+	stream := q.Stream && c.route.kind == selection.Generate // engines ignore it elsewhere
+	c.request.Kind, c.request.Stream = c.route.kind, stream
+	c.request.InputTokens, c.request.OutputTokens = p.InputTokens, q.MaxTokens
+	c.request.Blocks, c.request.BlockTokens, c.request.Head = p.Blocks, p.BlockTokens, p.Head
+	if h := m.KeyHeader; h != "" {
+		if v := c.in.Header.Get(h); v != "" {
+			c.request.Key = kvblock.Seed(v)
+		}
+	}
+	c.request.Explain = c.in.Header.Get("X-Kvasir-Explain") == "1"
+	c.answer.modelAt = q.ModelAt
+	c.answer.renamed = string(q.Model) != m.servedAs
+	c.record.Model, c.record.Stream, c.record.InputTokens = m.Name, stream, p.InputTokens
+	return true
+}
+
+// place asks the machine for an endpoint and makes attempts until one is committed, or
+// the machine allows no other.
+func (c *call) place() {
+	before := time.Now()
+	a := c.model.router.arrive(&c.request)
+	pick := time.Since(before)
+	if a.Kind == flow.Refuse {
+		kind, e := refusal(a.Reason, c.model.Machine.Calls)
+		c.refuse(kind, e)
+		return
+	}
+	c.ticket, c.held = a.Ticket, true
+	c.record.Pick = pick
+	c.model.metrics[a.Pool].PickTime(pick)
+	for {
+		c.send(a)
+		if !c.held {
+			return
+		}
+		next, ok := c.await(a)
+		if !ok {
+			return
+		}
+		if next.Kind == flow.GiveUp {
+			c.held = false
+			c.giveUp(next.Reason)
+			return
+		}
+		a = next
+	}
+}
+
+// await reports a failed attempt and waits for the machine's word on it, or for the
+// client to leave.
+func (c *call) await(a flow.Action) (flow.Action, bool) {
+	word := c.model.router.failed(c.ticket, a.Attempt, c.answer.outcome)
+	select {
+	case next := <-word:
+		return next, true
+	case <-c.ctx.Done():
+		c.left()
+		c.finish(attempt.ClientGone)
+		return flow.Action{}, false
+	}
+}
+
+// left tells the machine that the client is gone.
+func (c *call) left() {
+	c.held = false
+	c.model.router.left(c.ticket)
+}
+
+// finish books the outcome that the call as a whole had.
+func (c *call) finish(o attempt.Outcome) {
+	c.record.Outcome = outcomeOf(o)
+	// A client that only closed its side must not take silence for an empty answer.
+	c.abort = c.abort || o == attempt.ClientGone
+}
+
+func outcomeOf(o attempt.Outcome) telemetry.Outcome {
+	switch o.Class() {
+	case attempt.ClassSuccess:
+		return telemetry.Success
+	case attempt.ClassBackPressure:
+		return telemetry.BackPressure
+	case attempt.ClassCallerFault:
+		return telemetry.CallerFault
+	case attempt.ClassClientGone:
+		return telemetry.ClientGone
+	default:
+		return telemetry.EndpointFailure
+	}
+}

@@ -1,0 +1,164 @@
+package proxy
+
+import (
+	"net/http"
+	"time"
+
+	"kvasir/api"
+	"kvasir/gateway/attempt"
+	"kvasir/gateway/flow"
+	"kvasir/selection"
+)
+
+// commit is the commitment point: from here on no other attempt's bytes may be sent.
+func (c *call) commit() {
+	a := &c.answer
+	a.committed = true
+	if a.begun {
+		c.reportFirst()
+	}
+	h := c.w.Header()
+	copyResponseHeader(h, a.header, a.endpoint.Key)
+	if a.stream {
+		h.Del("Content-Length") // there may be an event of the gateway's own to add
+	}
+	c.stamp(h)
+	c.record.Status = a.status
+	c.w.WriteHeader(a.status)
+}
+
+// contentCame notes the answer's first content.
+func (c *call) contentCame(now time.Time) {
+	a := &c.answer
+	if a.begun {
+		return
+	}
+	a.begun, a.first = true, now
+	if a.committed { // more came before it than could be held back
+		c.reportFirst()
+	}
+}
+
+// reportFirst tells the machine that the call is committed to its attempt.
+func (c *call) reportFirst() {
+	a := &c.answer
+	a.reported = true
+	c.model.router.report(flow.FirstToken(c.ticket, a.action.Attempt))
+	c.record.TTFT = a.first.Sub(c.arrived)
+	if c.request.Stream {
+		c.model.metrics[a.action.Pool].TTFT(c.record.TTFT)
+	}
+}
+
+// stamp adds the gateway's own response headers.
+func (c *call) stamp(h http.Header) {
+	if c.answer.endpoint != nil {
+		h.Set("X-Kvasir-Endpoint", c.answer.endpoint.name)
+	}
+	if c.answer.explain != "" {
+		h.Set("X-Kvasir-Explain", c.answer.explain)
+	}
+}
+
+// upstreamEnded releases the attempt's charge: when the upstream is done, not when a slow
+// client has read it all.
+func (c *call) upstreamEnded(o attempt.Outcome, u flow.Usage) {
+	if o.Retryable() && !c.answer.reported {
+		o = attempt.Failed // else the machine would make another attempt of a committed call
+	}
+	c.close(o)
+	c.held = false
+	c.model.router.report(flow.Done(c.ticket, c.answer.action.Attempt, o, u))
+	c.finish(o)
+}
+
+// cut ends a committed answer that its upstream broke off: with an error event where the
+// stream stands between two events, else by breaking the client's connection too.
+func (c *call) cut(torn bool) {
+	if c.ctx.Err() != nil {
+		c.clientGone()
+		return
+	}
+	u := flow.Usage{}
+	if c.answer.stream {
+		u = c.usage(c.answer.tally.Usage())
+	}
+	c.upstreamEnded(attempt.Broken, u)
+	if c.answer.stream && !torn {
+		c.write(api.AppendErrorEvent(nil, cutShort(c.id)))
+		return
+	}
+	c.abort = true
+}
+
+// clientGone ends a call whose client stopped reading or left.
+func (c *call) clientGone() {
+	c.close(attempt.ClientGone)
+	c.left()
+	if c.answer.stream {
+		c.usage(c.answer.tally.Usage()) // the part that was streamed, where the endpoint says
+	}
+	c.finish(attempt.ClientGone)
+}
+
+// usage takes an answer's usage to the record and the machine. Where the output can't be
+// believed the record's usage stays unknown; the machine looks at the prompt alone.
+func (c *call) usage(u api.Usage) flow.Usage {
+	if u.Input == api.Unknown {
+		return flow.Usage{}
+	}
+	output := max(u.Output, 0)
+	if u.Output != api.Unknown || c.request.Kind == selection.Embed { // which has no output to report
+		c.record.UsageKnown = true
+		c.record.PromptTokens, c.record.CachedTokens, c.record.OutputTokens = u.Input, max(u.Cached, 0), output
+	}
+	return flow.Usage{Known: true, Prompt: u.Input, Cached: max(u.Cached, 0), Output: output}
+}
+
+// write passes bytes to the client at once. It reports whether the client still takes
+// them; one that stalls for longer than the write timeout does not.
+func (c *call) write(p []byte) bool {
+	if len(p) == 0 {
+		return true
+	}
+	// Moving the deadline costs more than looking at the clock, so it moves in steps.
+	if now := time.Now(); c.writeDeadline.Sub(now) < c.g.cfg.WriteTimeout {
+		c.extendWrites(now)
+	}
+	if _, err := c.w.Write(p); err != nil {
+		return false
+	}
+	return c.rc.Flush() == nil
+}
+
+// letGo commits and writes what was held back.
+func (c *call) letGo() bool {
+	c.commit()
+	return c.writeKept()
+}
+
+// writeKept writes what was held back and drops it.
+func (c *call) writeKept() bool {
+	ok := c.write(c.kept)
+	c.giveKept()
+	return ok
+}
+
+// writeLast writes an answer's end, for which the call is already accounted.
+func (c *call) writeLast(p []byte) {
+	if !c.write(p) {
+		c.writeFailed()
+	}
+}
+
+// writeFailed corrects the outcome of a call whose endpoint answered whole and whose
+// client did not take it.
+func (c *call) writeFailed() {
+	c.finish(attempt.ClientGone)
+}
+
+func (c *call) extendWrites(now time.Time) {
+	timeout := c.g.cfg.WriteTimeout
+	c.writeDeadline = now.Add(timeout + timeout/8)
+	_ = c.rc.SetWriteDeadline(c.writeDeadline)
+}

@@ -1,0 +1,70 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"time"
+
+	"kvasir/gateway/attempt"
+	"kvasir/gateway/flow"
+)
+
+// relayPlain passes on an answer that is not a stream, or not one that can be read.
+func (c *call) relayPlain(resp *http.Response, o attempt.Outcome, watch *connWatch) {
+	body := io.Reader(resp.Body)
+	if o != attempt.Success && c.answer.endpoint.Key != "" {
+		switch err := c.keepAll(body); {
+		case err == errNoRoom, c.keptQuotesKey():
+			c.unusable(o, withheldError(resp.StatusCode))
+			return
+		case err != nil && err != io.EOF:
+			c.fail(watch.blame())
+			return
+		}
+		body = io.MultiReader(bytes.NewReader(c.kept), body)
+	}
+	c.scan.Reset()
+	inspect := o == attempt.Success && identity(resp.Header)
+	for {
+		n, err := body.Read(c.buf)
+		chunk := c.buf[:n]
+		if inspect {
+			c.scan.Feed(chunk)
+		}
+		if !c.answer.committed && (n > 0 || err != nil) {
+			if err != nil && err != io.EOF {
+				c.fail(watch.blame())
+				return
+			}
+			if o == attempt.Success {
+				c.contentCame(time.Now())
+			}
+			c.commit()
+		}
+		switch {
+		case err == io.EOF:
+			c.endPlain(o, inspect, chunk)
+			return
+		case !c.write(chunk):
+			c.clientGone()
+			return
+		case err != nil:
+			c.cut(true)
+			return
+		}
+	}
+}
+
+// endPlain releases the charge, then writes what is left.
+func (c *call) endPlain(o attempt.Outcome, inspected bool, last []byte) {
+	var u flow.Usage
+	if inspected {
+		u = c.usage(c.scan.Usage())
+		if fault, failed := c.scan.Fault(); failed {
+			o = faultOutcome(fault)
+		}
+	}
+	c.upstreamEnded(o, u)
+	c.writeLast(last)
+}

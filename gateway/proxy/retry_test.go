@@ -1,0 +1,484 @@
+package proxy_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"kvasir/gateway/proxy"
+	"kvasir/internal/testkit/memnet"
+	"kvasir/internal/testkit/scripted"
+)
+
+// status answers with a status and an error body.
+func status(code int) scripted.Script {
+	return func(c *scripted.Call) {
+		c.Reply(code, "application/json", fmt.Sprintf(`{"error":{"message":"status %d","code":%d}}`, code, code))
+	}
+}
+
+func good(c *scripted.Call) { c.Reply(200, "application/json", jsonAnswer) }
+
+func refuse(c *scripted.Call) { c.RST() }
+
+// upstreamCalls counts the requests that all upstreams got.
+func (r *rig) upstreamCalls() int {
+	n := 0
+	for _, up := range r.upstreams {
+		n += len(up.Calls())
+	}
+	return n
+}
+
+// Field case F21: there is a hard ceiling of attempts, a caller's fault is never retried,
+// and what the client gets are the last endpoint's own words.
+func TestAttemptsHaveACeiling(t *testing.T) {
+	for code, attempts := range map[int]int{400: 1, 404: 1, 422: 1, 429: 1, 500: 1, 501: 1, 502: 3, 503: 3, 504: 3} {
+		for _, request := range []string{unstreamed, streamed} {
+			r := newRig(t, pooled(status(code), status(code), status(code), status(code), status(code)))
+			a := r.post(chatPath, request, "X-Request-Id: one-call", "Idempotency-Key: k", "X-Idempotency-Key: k")
+			if a.status != code || !strings.Contains(a.body, fmt.Sprintf("status %d", code)) {
+				t.Errorf("%d: client got %d %q", code, a.status, a.body)
+			}
+			if n := r.upstreamCalls(); n != attempts {
+				t.Errorf("%d: %d attempts, want %d", code, n, attempts)
+			}
+			for i, up := range r.upstreams {
+				if n := up.Attempts("one-call"); n > 1 {
+					t.Errorf("%d: endpoint %d was tried %d times", code, i, n)
+				}
+			}
+			if c := r.record(); c.int("attempts") != attempts {
+				t.Errorf("%d: record %v", code, c)
+			}
+			r.close()
+		}
+	}
+}
+
+// Field case F21: no setting passes the ceiling, and nothing is tried after the client left.
+func TestNoSettingRetriesForEver(t *testing.T) {
+	var scripts []scripted.Script
+	for range 12 {
+		scripts = append(scripts, refuse)
+	}
+	s := pooled(scripts...)
+	s.config = func(c *proxy.Config) { c.Models[0].Machine.Retry.Attempts = 5 }
+	r := newRig(t, s)
+	if a := r.post(chatPath, unstreamed); a.status != 502 {
+		t.Errorf("status %d", a.status)
+	}
+	if n := r.upstreamCalls(); n != 6 {
+		t.Errorf("%d attempts for 1 + 5 allowed", n)
+	}
+	r.client.CloseIdleConnections()
+	r.settle()
+	for _, up := range r.upstreams {
+		up.Close()
+	}
+	_ = r.server.Close()
+	r.gateway.Close()
+	r.running.Wait()
+}
+
+// Field case F22: in steady failure the retries of all calls have a budget, and a client
+// whose call had all its attempts is told not to multiply them.
+func TestRetryBudgetBoundsUpstreamCalls(t *testing.T) {
+	for _, code := range []int{429, 503} {
+		s := pooled(status(code), status(code), status(code))
+		s.config = func(c *proxy.Config) { c.Models[0].Machine.Retry.Ratio, c.Models[0].Machine.Retry.Floor = 0.1, 0 }
+		r := newRig(t, s)
+		const calls = 200
+		told := 0
+		for range calls {
+			a := r.post(chatPath, unstreamed)
+			if a.status != code {
+				t.Fatalf("status %d", a.status)
+			}
+			if a.header.Get("X-Should-Retry") == "false" {
+				told++
+			}
+		}
+		if n := r.upstreamCalls(); n > calls*12/10 {
+			t.Errorf("%d: %d upstream calls for %d", code, n, calls)
+		}
+		if code == 503 && told < calls*8/10 {
+			t.Errorf("only %d of %d answers say that a retry is of no use", told, calls)
+		}
+		r.close()
+	}
+}
+
+// Field case F26: affinity does not bind a call to a broken endpoint: the retry goes
+// elsewhere, and later calls of the session stay where they then are.
+func TestAffinityYieldsToHealth(t *testing.T) {
+	for name, broken := range map[string]scripted.Script{"reset": refuse, "busy": status(503)} {
+		t.Run(name, func(t *testing.T) {
+			s := pooled(good, good, good, good)
+			s.policy = "consistent-hash"
+			r := newRig(t, s)
+			defer r.close()
+			at := func() string {
+				a := r.post(chatPath, unstreamed, "X-Session-Id: one")
+				if a.status != 200 {
+					t.Fatalf("status %d: %s", a.status, a.body)
+				}
+				return a.header.Get("X-Kvasir-Endpoint")
+			}
+			home := at()
+			if again := at(); again != home {
+				t.Fatalf("no affinity: %s, then %s", home, again)
+			}
+			for i := range r.upstreams {
+				if endpointName(i) == home {
+					r.upstreams[i].SetScript(broken)
+				}
+			}
+			seen := map[string]bool{}
+			for range 5 {
+				seen[at()] = true
+			}
+			if seen[home] || name == "reset" && r.metric("kvasir_endpoint_in_rotation", "endpoint="+home) != 0 {
+				t.Errorf("calls went to %v; %s is broken", seen, home)
+			}
+		})
+	}
+}
+
+// Field case F28: callers' faults are passed on in the endpoint's own words, tried once,
+// and neutral to the endpoint's health.
+func TestCallersFaultsOpenNoBreaker(t *testing.T) {
+	bad := strings.Replace(unstreamed, "Hello", "MARKER", 1)
+	script := func(c *scripted.Call) {
+		rec := c.Record()
+		if strings.Contains(string(rec.Body), "MARKER") {
+			code := 400 + int(rec.BodyHash+uint64(rec.Turn))%2*22 // 400 and 422
+			status(code)(c)
+			return
+		}
+		good(c)
+	}
+	r := newRig(t, pooled(script, script))
+	defer r.close()
+	for i := range 60 {
+		if a := r.post(chatPath, bad); a.status/100 != 4 || !strings.Contains(a.body, "status 4") {
+			t.Fatalf("call %d: %d %s", i, a.status, a.body)
+		}
+		if i%3 == 0 {
+			if a := r.post(chatPath, unstreamed); a.status != 200 {
+				t.Fatalf("a good call got %d: %s", a.status, a.body)
+			}
+		}
+	}
+	if n := r.metric("kvasir_endpoint_in_rotation"); n != 2 {
+		t.Errorf("%v of 2 endpoints in rotation", n)
+	}
+	if n := r.upstreamCalls(); n != 80 {
+		t.Errorf("%d upstream calls for 80", n)
+	}
+	if n := r.metric("kvasir_calls_total", "outcome=caller_fault"); n != 60 {
+		t.Errorf("%v calls counted as the caller's fault", n)
+	}
+}
+
+// Field case F29: an endpoint that is full is not dead: after the burst it serves at once.
+func TestBusyIsNotDead(t *testing.T) {
+	var running atomic.Int32
+	script := func(c *scripted.Call) {
+		defer running.Add(-1)
+		if running.Add(1) > 4 {
+			status(503)(c)
+			return
+		}
+		c.Pause(20 * time.Millisecond)
+		good(c)
+	}
+	r := newRig(t, pooled(script))
+	defer r.close()
+	var clients sync.WaitGroup
+	for range 50 {
+		clients.Go(func() {
+			if a := r.post(chatPath, unstreamed); a.status != 200 && a.status != 503 {
+				t.Errorf("status %d: %s", a.status, a.body)
+			}
+		})
+	}
+	clients.Wait()
+	if n := r.metric("kvasir_endpoint_in_rotation"); n != 1 {
+		t.Error("back-pressure took the endpoint out of rotation")
+	}
+	if a := r.post(chatPath, unstreamed); a.status != 200 {
+		t.Errorf("after the burst: status %d", a.status)
+	}
+	if n := r.metric("kvasir_calls_total", "outcome=back_pressure"); n == 0 {
+		t.Error("no call was counted as back-pressure")
+	}
+}
+
+// Field case F29's other half: what refuses connections leaves rotation, gets a probe
+// after a while, and comes back with the first content.
+func TestDeadEndpointLeavesRotationAndComesBack(t *testing.T) {
+	s := pooled(refuse, good)
+	s.config = func(c *proxy.Config) { c.Models[0].Machine.Health.Ejection = 200 * time.Millisecond }
+	r := newRig(t, s)
+	defer r.close()
+	for range 12 {
+		if a := r.post(chatPath, unstreamed); a.status != 200 {
+			t.Fatalf("status %d", a.status)
+		}
+	}
+	if n := len(r.upstreams[0].Calls()); n != 3 {
+		t.Errorf("the dead endpoint was tried %d times, want 3", n)
+	}
+	r.upstreams[0].SetScript(good)
+	time.Sleep(220 * time.Millisecond)
+	for range 4 {
+		r.post(chatPath, unstreamed)
+	}
+	if n := r.metric("kvasir_endpoint_in_rotation"); n != 2 {
+		t.Errorf("%v of 2 endpoints in rotation", n)
+	}
+}
+
+// A lower pool is used when the higher one has no endpoint in rotation, and for a call
+// that has tried them all.
+func TestLowerPoolIsForWhatTheHigherCannotTake(t *testing.T) {
+	s := setup{pools: [][]scripted.Script{{good, good}, {good}}}
+	s.config = func(c *proxy.Config) { c.Models[0].Machine.Health.Ejection = time.Hour }
+	r := newRig(t, s)
+	defer r.close()
+	for range 10 {
+		if a := r.post(chatPath, unstreamed); a.header.Get("X-Kvasir-Endpoint") == "e3" {
+			t.Fatal("the lower pool was used while the higher one is in rotation")
+		}
+	}
+	r.upstreams[0].SetScript(refuse)
+	r.upstreams[1].SetScript(refuse)
+	for range 4 {
+		if a := r.post(chatPath, unstreamed); a.status != 200 || a.header.Get("X-Kvasir-Endpoint") != "e3" {
+			t.Fatalf("status %d from %q", a.status, a.header.Get("X-Kvasir-Endpoint"))
+		}
+	}
+	if n := len(r.upstreams[0].Calls()) + len(r.upstreams[1].Calls()); n != 10+6 {
+		t.Errorf("the dead pool was tried %d times, want 6: then it is out of rotation", n-10)
+	}
+	if n := r.metric("kvasir_calls_total", "pool=p2", "outcome=success"); n != 4 {
+		t.Errorf("%v calls counted for the lower pool", n)
+	}
+}
+
+// Field case F41: an idle connection that dies as the call comes costs the client
+// nothing and the endpoint's health nothing.
+func TestStaleConnectionIsNobodysFault(t *testing.T) {
+	small, big := unstreamed, `{"model":"m","messages":[{"role":"user","content":"`+strings.Repeat("x", 900<<10)+`"}]}`
+	for name, x := range map[string]struct {
+		body  string
+		early bool
+		ways  []func(*scripted.Call)
+	}{
+		"small": {body: small},
+		"big":   {body: big, early: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := pooled(func(c *scripted.Call) {
+				if rec := c.Record(); rec.Turn > 1 { // on a connection that was kept
+					if rec.Conn%2 == 0 {
+						c.FIN()
+					} else {
+						c.RST()
+					}
+					return
+				}
+				if !x.early || c.ReadBody() {
+					good(c)
+				}
+			})
+			s.options.Early = x.early
+			r := newRig(t, s)
+			defer r.close()
+			for i := range 60 {
+				if a := r.post(chatPath, x.body); a.status != 200 {
+					t.Fatalf("call %d: status %d: %s", i, a.status, a.body)
+				}
+			}
+			p := r.gateway.Pools()[0].Pools[0].Endpoints[0]
+			if p.State != "in_rotation" || p.Failures != 0 {
+				t.Errorf("endpoint is %s with %d failures", p.State, p.Failures)
+			}
+			if n := r.metric("kvasir_retries_total"); n < 20 {
+				t.Errorf("only %v connections were stale: the test shows nothing", n)
+			}
+		})
+	}
+}
+
+// Field case F41: after one stale connection the next attempt does not take another one
+// from the same pool.
+func TestAttemptAfterAStaleConnectionDialsAnew(t *testing.T) {
+	var stale atomic.Bool
+	s := pooled(func(c *scripted.Call) {
+		if stale.Load() && c.Record().Turn > 1 {
+			c.RST()
+			return
+		}
+		c.Pause(20 * time.Millisecond)
+		good(c)
+	})
+	r := newRig(t, s)
+	defer r.close()
+	var clients sync.WaitGroup
+	for range 20 { // fill the pool
+		clients.Go(func() { r.post(chatPath, unstreamed) })
+	}
+	clients.Wait()
+	stale.Store(true)
+	for i := range 5 {
+		if a := r.post(chatPath, unstreamed); a.status != 200 {
+			t.Fatalf("call %d: status %d: %s", i, a.status, a.body)
+		}
+	}
+	if n := r.metric("kvasir_retries_total"); n == 0 || n > 5 {
+		t.Errorf("%v retries for 5 calls", n)
+	}
+}
+
+// Field case F41 in its own times: endpoints that close what was idle for T, calls with
+// gaps round T.
+func TestIdleCloseRace(t *testing.T) {
+	const idle = 20 * time.Millisecond
+	network := memnet.New()
+	_ = network
+	server := &http.Server{IdleTimeout: idle, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(jsonAnswer)) // the gateway is there
+	})}
+	r := newRig(t, pooled(good))
+	defer r.close()
+	// The real server stands where the scripted one stood.
+	r.upstreams[0].Close()
+	l, err := listenAgain(r.upstreams[0].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.Serve(l) }) // until it is closed
+	defer running.Wait()
+	defer closeAll(t, server)
+	for i := range 150 {
+		time.Sleep(idle - 2*time.Millisecond + time.Duration(i%40)*100*time.Microsecond)
+		if a := r.post(chatPath, unstreamed); a.status != 200 {
+			t.Fatalf("call %d: status %d: %s", i, a.status, a.body)
+		}
+	}
+	if p := r.gateway.Pools()[0].Pools[0].Endpoints[0]; p.State != "in_rotation" || p.Failures != 0 {
+		t.Errorf("endpoint is %s with %d failures", p.State, p.Failures)
+	}
+}
+
+// A redirect is not followed: it could carry the call, and its key, anywhere.
+func TestRedirectIsNotFollowed(t *testing.T) {
+	var elsewhere *rig
+	r := newRig(t, ordered(func(c *scripted.Call) {
+		c.Head(307, "Location: http://"+elsewhere.upstreams[0].Addr()+"/v1/chat/completions", "Content-Length: 0")
+	}, good))
+	elsewhere = newRig(t, ordered(good))
+	defer elsewhere.close()
+	defer r.close()
+	for _, code := range []int{301, 302, 303, 307, 308, 304, 101} {
+		r.upstreams[0].SetScript(func(c *scripted.Call) {
+			c.Head(code, "Location: http://"+elsewhere.upstreams[0].Addr()+"/", "Content-Length: 0")
+		})
+		a := r.post(chatPath, unstreamed)
+		if a.status != 502 || a.header.Get("Location") != "" {
+			t.Errorf("%d: status %d, Location %q", code, a.status, a.header.Get("Location"))
+		}
+		envelope(t, a.body)
+	}
+	if n := elsewhere.upstreamCalls(); n != 0 {
+		t.Errorf("%d redirects were followed", n)
+	}
+}
+
+// A model without an endpoint in rotation answers 503 at once, says when to come back,
+// and counts it.
+func TestNoEndpointInRotationIsA503(t *testing.T) {
+	s := setup{pools: [][]scripted.Script{{refuse}, {refuse}}}
+	s.config = func(c *proxy.Config) {
+		c.Models[0].Machine.Health.Ejection = time.Hour
+		c.Models[0].Machine.Health.Failures = 1
+	}
+	r := newRig(t, s)
+	defer r.close()
+	r.post(chatPath, unstreamed) // both fail; the last pool's only endpoint is guarded
+	if n := r.metric("kvasir_endpoint_in_rotation"); n != 1 {
+		t.Errorf("%v endpoints in rotation, want the guarded one", n)
+	}
+	if ok, why := r.gateway.Ready(); !ok {
+		t.Errorf("not ready: %s", why)
+	}
+}
+
+// Bounds on calls refuse at once with 503 and Retry-After; the machine's bound is the
+// model's.
+func TestBoundsOnCallsRefuse(t *testing.T) {
+	for _, x := range []struct {
+		name, code string
+		config     func(*proxy.Config)
+	}{
+		{"gateway", "too_many_calls", func(c *proxy.Config) { c.Limits.Calls = 2 }},
+		{"model", "too_many_calls", func(c *proxy.Config) { c.Models[0].Machine.Calls = 2 }},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			release := make(chan bool)
+			s := pooled(func(c *scripted.Call) { <-release; good(c) })
+			s.config = x.config
+			r := newRig(t, s)
+			defer r.close()
+			var held sync.WaitGroup
+			for range 2 {
+				held.Go(func() {
+					if a := r.post(chatPath, unstreamed); a.status != 200 {
+						t.Errorf("status %d", a.status)
+					}
+				})
+			}
+			eventually(t, 2*time.Second, func() bool { return r.upstreamCalls() == 2 }, func() string { return "calls not upstream" })
+			a := r.post(chatPath, unstreamed)
+			if a.status != 503 || a.header.Get("Retry-After") == "" {
+				t.Errorf("status %d, Retry-After %q", a.status, a.header.Get("Retry-After"))
+			}
+			if e := envelope(t, a.body); e.Code != x.code {
+				t.Errorf("envelope %+v", e)
+			}
+			close(release)
+			held.Wait()
+			r.settle()
+			if n := r.metric("kvasir_refusals_total", "reason=too_many_calls"); n != 1 {
+				t.Errorf("counted %v times", n)
+			}
+			if a := r.post(chatPath, unstreamed); a.status != 200 {
+				t.Errorf("afterwards: status %d", a.status)
+			}
+		})
+	}
+}
+
+// An attempt that can't connect is told apart from one that broke.
+func TestUnreachableEndpointIsA502(t *testing.T) {
+	r := newRig(t, pooled(good))
+	defer r.close()
+	r.upstreams[0].Close()
+	a := r.post(chatPath, unstreamed)
+	if a.status != 502 {
+		t.Errorf("status %d", a.status)
+	}
+	if e := envelope(t, a.body); e.Code != "upstream_connect_failed" || e.RequestID == "" {
+		t.Errorf("envelope %+v", e)
+	}
+	_ = context.Background
+}

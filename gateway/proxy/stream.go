@@ -1,0 +1,244 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+
+	"kvasir/api"
+	"kvasir/gateway/attempt"
+	"kvasir/telemetry"
+)
+
+// endGrace is how long a stream may be silent after its end mark, or after an error in
+// it, before it is taken to be over: some servers never close.
+const endGrace = time.Second
+
+// relayStream passes a stream on. Until its first content nothing is written, so that an
+// answer that fails before can be had elsewhere; afterwards bytes flow as they come and
+// the reader beside them only watches. cancel aborts the attempt.
+func (c *call) relayStream(resp *http.Response, cancel context.CancelFunc) {
+	c.events.Reset(c.g.cfg.Limits.Event)
+	a := &c.answer
+	a.stream = true
+	silence := silence{cancel: cancel}
+	defer silence.stop()
+	for {
+		n, err := resp.Body.Read(c.buf)
+		chunk := c.buf[:n]
+		c.look(chunk)
+		if err != nil {
+			c.streamEnded(chunk, err == io.EOF)
+			return
+		}
+		if a.tally.Failed && !a.begun && !a.committed {
+			if a.fault.Retryable() {
+				if c.keep(chunk) {
+					c.keepRest(resp.Body, cancel)
+				}
+				c.fail(a.fault)
+				return
+			}
+			if !c.letGo() {
+				c.clientGone()
+				return
+			}
+		}
+		if a.tally.Done {
+			c.endStream(chunk)
+			c.relayRest(resp.Body, &silence)
+			return
+		}
+		if !c.pass(chunk) {
+			c.clientGone()
+			return
+		}
+		if a.tally.Failed {
+			silence.watch()
+		}
+	}
+}
+
+// relayRest passes on what follows the end mark. The call is accounted for already: a
+// client that leaves here has all that it wanted.
+func (c *call) relayRest(r io.Reader, s *silence) {
+	for {
+		s.watch()
+		n, err := r.Read(c.buf)
+		if !c.write(c.buf[:n]) || err != nil {
+			return
+		}
+	}
+}
+
+// silence aborts an attempt that says nothing for endGrace. It costs nothing until the
+// first watch.
+type silence struct {
+	cancel context.CancelFunc
+	timer  *time.Timer
+}
+
+func (s *silence) watch() {
+	if s.timer == nil {
+		s.timer = time.AfterFunc(endGrace, s.cancel)
+		return
+	}
+	s.timer.Reset(endGrace)
+}
+
+func (s *silence) stop() {
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// pass writes bytes of a stream, or holds them back while it has not begun. Where more is
+// held back than may be, they are let go: another attempt is then no longer possible.
+func (c *call) pass(p []byte) bool {
+	if c.answer.committed {
+		return c.write(p)
+	}
+	held := len(c.kept)+len(p) <= c.g.cfg.Limits.Preamble && c.keep(p)
+	if held && !c.answer.begun {
+		return true
+	}
+	return c.letGo() && (held || c.write(p))
+}
+
+// look reads the events that p completes.
+func (c *call) look(p []byte) {
+	if len(p) == 0 || c.answer.blind {
+		return
+	}
+	now := time.Now()
+	c.events.Feed(p)
+	for ev, ok := c.events.Next(); ok; ev, ok = c.events.Next() {
+		if ev.Oversize {
+			c.g.cfg.Metrics.Oddity(telemetry.EventTooLarge)
+			c.take(api.Chunk{Kind: api.Content}, now) // it can't be told; content is the safe guess
+		} else if len(ev.Data) > 0 {
+			c.take(api.ReadChunk(ev.Data), now)
+		}
+	}
+	if !c.bookEvent(c.unfinished()) {
+		// No room to see the event's end. The rest of the stream passes unread.
+		c.answer.blind = true
+		c.events.Reset(c.g.cfg.Limits.Event)
+		c.g.cfg.Metrics.Oddity(telemetry.EventTooLarge)
+		c.contentCame(now)
+	}
+}
+
+// take learns from a chunk of the answer.
+func (c *call) take(chunk api.Chunk, now time.Time) {
+	a := &c.answer
+	if chunk.Kind == api.Failure && !a.tally.Failed {
+		a.fault = faultOutcome(chunk.Fault)
+	}
+	a.tally.Add(chunk)
+	if chunk.Commits() {
+		c.contentCame(now)
+	}
+	if chunk.Kind != api.Content {
+		return
+	}
+	if a.contents++; a.contents > 1 {
+		c.model.metrics[a.action.Pool].ITL(now.Sub(a.last))
+	}
+	a.last = now
+}
+
+// faultOutcome says how an attempt ended whose answer is an error object.
+func faultOutcome(f api.Fault) attempt.Outcome {
+	if f.Status >= 400 && f.Status < 500 {
+		return attempt.FromStatus(f.Status)
+	}
+	return attempt.StreamError
+}
+
+// unfinished returns how many bytes the reader holds of an event that has not ended.
+func (c *call) unfinished() int64 {
+	if !c.events.MidEvent() {
+		c.answer.mark = c.events.Offset()
+	}
+	n := min(c.events.Offset()-c.answer.mark, int64(c.g.cfg.Limits.Event))
+	if n <= readBuffer {
+		return 0 // it lies in memory that every stream has
+	}
+	return 2 * n // a buffer that grows is there twice
+}
+
+// bookEvent books what the reader holds instead of what it held before. It reports
+// whether there was room.
+func (c *call) bookEvent(n int64) bool {
+	more := n - c.booked
+	if more > 0 && !c.g.buffered.take(more) {
+		c.bookEvent(0)
+		return false
+	}
+	if more < 0 {
+		c.g.buffered.give(-more)
+	}
+	c.booked = n
+	return true
+}
+
+// streamEnded deals with a stream whose transfer has ended: cleanly or not.
+func (c *call) streamEnded(last []byte, cleanly bool) {
+	if !cleanly && c.ctx.Err() != nil {
+		c.clientGone()
+		return
+	}
+	a, t := &c.answer, &c.answer.tally
+	torn := c.events.MidEvent() || a.blind
+	if cleanly && !a.blind {
+		// Some servers leave out the last blank line.
+		if ev, ok := c.events.Finish(); ok && !ev.Oversize && sound(ev.Data) {
+			c.take(api.ReadChunk(ev.Data), time.Now())
+		}
+	}
+	switch {
+	case t.Failed && !a.begun && !a.committed && a.fault.Retryable():
+		a.whole = c.keep(last) && cleanly
+		c.fail(a.fault)
+	case t.Failed, t.Done:
+		c.endStream(last)
+	case cleanly && a.blind:
+		c.endStream(last)
+	case cleanly && t.Finished:
+		c.record.DoneMissing = true
+		c.endStream(last)
+	case !a.committed:
+		c.fail(attempt.Broken)
+	case !c.write(last):
+		c.clientGone()
+	default:
+		c.cut(torn)
+	}
+}
+
+// sound reports whether an event that the stream's end cut off lacks nothing but its
+// blank line.
+func sound(data []byte) bool {
+	return json.Valid(data) || bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]"))
+}
+
+// endStream releases the charge of an answer that is over, then writes what is left.
+func (c *call) endStream(last []byte) {
+	o := attempt.Success
+	if c.answer.tally.Failed {
+		o = c.answer.fault
+	}
+	if !c.answer.committed {
+		c.commit()
+	}
+	c.upstreamEnded(o, c.usage(c.answer.tally.Usage()))
+	if c.writeKept() {
+		c.writeLast(last)
+	} else {
+		c.writeFailed()
+	}
+}
