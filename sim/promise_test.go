@@ -1,0 +1,418 @@
+package sim_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"kvasir/accelerator"
+	"kvasir/api"
+	"kvasir/client/workload"
+	"kvasir/engine"
+	"kvasir/engine/emulator"
+	"kvasir/engine/tokenizer"
+	"kvasir/gateway/attempt"
+	"kvasir/gateway/flow"
+	"kvasir/gateway/proxy"
+	"kvasir/internal/kvblock"
+	"kvasir/internal/mono"
+	"kvasir/internal/seed"
+	"kvasir/internal/testkit/memnet"
+	"kvasir/selection"
+	"kvasir/selection/health"
+	"kvasir/selection/observe"
+	"kvasir/selection/policy"
+	"kvasir/selection/prefix"
+	"kvasir/sim"
+	"kvasir/telemetry"
+	"kvasir/upstream"
+)
+
+// The promise: what is simulated is what runs. One trace goes through the simulator, and
+// through the real gateway and real emulated engines over HTTP, in a bubble of fake time.
+// Both must make the same decisions: the same candidates, the same score bits, the same
+// signal ages, the same choices, at the same nanoseconds.
+
+const (
+	promiseModel     = "m"
+	promiseCalls     = 1200
+	promiseEngines   = 4
+	promiseLength    = 100 * time.Second // of the trace
+	promiseScrape    = 700 * time.Millisecond
+	promiseBlock     = 256
+	promiseRouter    = "router-1"
+	promiseSeed      = 20
+	promiseKilled    = 1 // the engine that dies
+	promiseKillAt    = 40*time.Second + 7
+	promiseReviveAt  = 52*time.Second + 11
+	promiseBurst     = 48 // calls in the 150 ms before the kill
+	promiseMaxTokens = 160
+)
+
+// promiseCall is one call of the trace.
+type promiseCall struct {
+	at    time.Duration
+	leave time.Duration // 0: the client stays
+	route tokenizer.Route
+	body  []byte
+}
+
+// promiseTrace makes the workload: conversations that grow one prefix, a burst before the
+// kill, calls that are not streamed, embeddings, and clients that leave. Every arrival
+// and every leaving has a nanosecond of its own.
+func promiseTrace() []promiseCall {
+	r := seed.New(promiseSeed, seed.Workload, 7, 7)
+	taken := map[time.Duration]bool{}
+	unique := func(d time.Duration) time.Duration {
+		for ; taken[d] || taken[d-1] || taken[d+1]; d += 3 {
+		}
+		taken[d] = true
+		return d
+	}
+	talk := workload.Conversations{Seed: promiseSeed, SystemPrompts: 6, SystemWords: 400, UserWords: 80}
+	var calls []promiseCall
+	for n := range promiseCalls {
+		at := time.Duration(r.Float64() * float64(promiseLength))
+		if n < promiseBurst {
+			at = promiseKillAt - time.Duration(r.Float64()*float64(150*time.Millisecond))
+		}
+		c := promiseCall{at: unique(at)}
+		fields := map[string]any{"model": promiseModel}
+		switch kind := r.Intn(20); {
+		case kind == 0:
+			c.route = tokenizer.Embeddings
+			fields["input"] = talk.Turn(n, 1).Content
+		default:
+			conversation := r.Intn(promiseCalls / 4)
+			messages := talk.Open(conversation)
+			if n < promiseBurst { // long prompts that nobody holds
+				messages[0].Content = fmt.Sprint(n, " ", messages[0].Content)
+			}
+			for turn := 2; turn <= 1+r.Intn(4); turn++ {
+				messages = append(messages, workload.Message{Role: "assistant", Content: "Indeed."}, talk.Turn(conversation, turn))
+			}
+			fields["messages"] = messages
+			fields["max_tokens"] = 1 + r.Intn(promiseMaxTokens)
+			fields["ignore_eos"] = true
+			fields["stream"] = kind > 1
+		}
+		if r.Intn(15) == 0 {
+			c.leave = unique(c.at + time.Duration(r.Float64()*float64(600*time.Millisecond)))
+		}
+		body, err := json.Marshal(fields)
+		if err != nil {
+			panic(err)
+		}
+		c.body = body
+		calls = append(calls, c)
+	}
+	slices.SortFunc(calls, func(a, b promiseCall) int { return cmp.Compare(a.at, b.at) })
+	return calls
+}
+
+func promiseEngine(t *testing.T) engine.Config {
+	t.Helper()
+	profile, err := accelerator.Lookup("llama-3.1-8b/h100-tp1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := engine.Defaults(profile)
+	c.NumBlocks, c.MaxModelLen, c.MaxSeqs, c.MaxBatchedTokens = 1500, 16000, 64, 2048
+	return c
+}
+
+// promiseMachine is the machine's configuration, with a policy of its own.
+func promiseMachine(rule policy.Rule) flow.Config {
+	pool := flow.Pool{Name: "p", PolicyName: rule.Name, Policy: rule.Params().New(), MaxAge: 10 * time.Second}
+	for i := range promiseEngines {
+		pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: promiseName(i), Weight: 1 + float64(i%2)})
+	}
+	retry := attempt.Default()
+	retry.Ratio, retry.Floor = 0.02, 1 // the kill asks for more than that grants
+	return flow.Config{
+		Seed: promiseSeed, Retry: retry, Health: health.Default(),
+		Prefix:  prefix.Config{BudgetBytes: 8 << 20, SpeculativeTTL: 30 * time.Second},
+		Pools:   []flow.Pool{pool},
+		Explain: true,
+	}
+}
+
+func promiseName(i int) string { return fmt.Sprintf("engine-%d", i+1) }
+func promiseAddr(i int) string { return promiseName(i) + ":8000" }
+
+// promiseRead turns a call into what router and engine see of it, with the functions that
+// the gateway and the emulator use.
+func promiseRead(t *testing.T, c promiseCall, id int, cfg emulator.Config) sim.Call {
+	t.Helper()
+	var reader api.Reader
+	var blocks kvblock.Writer
+	q, err := reader.Read(c.body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := reader.Prompt(&blocks, promiseModel, "", promiseBlock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call, err := tokenizer.Read(c.route, c.body, cfg.Limits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := sim.Call{
+		At: mono.Time(c.at), LeaveAt: mono.Time(c.leave), Prompt: call.Items[0].Request,
+		Request: selection.Request{
+			ID: selection.CallID(id), Stream: q.Stream, InputTokens: p.InputTokens, OutputTokens: q.MaxTokens,
+			Blocks: slices.Clone(p.Blocks), BlockTokens: p.BlockTokens, Head: p.Head,
+		},
+	}
+	if c.route == tokenizer.Embeddings {
+		out.Request.Kind = selection.Embed
+	}
+	return out
+}
+
+func promiseEmulator(t *testing.T) emulator.Config {
+	return emulator.Config{Models: []string{promiseModel}, Engine: promiseEngine(t), Speed: 1, Seed: promiseSeed}
+}
+
+func promisePhase(i int) time.Duration {
+	return observe.Phase(promiseRouter, promiseModel+"/"+promiseName(i), promiseScrape)
+}
+
+func promiseSimulate(t *testing.T, rule policy.Rule, trace []promiseCall) *sim.Result {
+	t.Helper()
+	cfg := sim.Config{Until: mono.Time(promiseLength)}
+	router := sim.Router{Machine: promiseMachine(rule), Scrape: promiseScrape}
+	for i := range promiseEngines {
+		e := sim.Engine{Config: promiseEngine(t)}
+		if i == promiseKilled {
+			e.Down = []sim.Outage{{From: mono.Time(promiseKillAt), To: mono.Time(promiseReviveAt)}}
+		}
+		cfg.Engines = append(cfg.Engines, e)
+		router.Phases = append(router.Phases, promisePhase(i))
+	}
+	cfg.Routers = []sim.Router{router}
+	emulated := promiseEmulator(t)
+	for i, c := range trace {
+		cfg.Calls = append(cfg.Calls, promiseRead(t, c, i+1, emulated))
+	}
+	result, err := sim.Run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// promiseLive runs the trace through the gateway and the emulators and returns the
+// decisions in the order of their instants.
+func promiseLive(t *testing.T, rule policy.Rule, trace []promiseCall) []selection.Decision {
+	var mu sync.Mutex
+	var decisions []selection.Decision
+	synctest.Test(t, func(t *testing.T) {
+		epoch := time.Now()
+		network := memnet.New()
+		var servers sync.WaitGroup
+
+		start := func(i int) (stop func()) {
+			cfg := promiseEmulator(t)
+			cfg.Epoch = epoch
+			e, err := emulator.New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := network.Listen(promiseAddr(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			s := &http.Server{Handler: e.Handler(), IdleTimeout: 5 * time.Second}
+			servers.Go(func() { _ = e.Run(ctx) })
+			servers.Go(func() { _ = s.Serve(l) })
+			return func() {
+				network.Kill(promiseAddr(i))
+				cancel()
+				_ = s.Close()
+			}
+		}
+		stops := make([]func(), promiseEngines)
+		for i := range stops {
+			stops[i] = start(i)
+		}
+
+		transport := proxy.NewTransport(time.Second, 4*time.Second, 100, network.DialContext)
+		g := promiseGateway(t, rule, epoch, transport, func(d *selection.Decision) {
+			mu.Lock()
+			defer mu.Unlock()
+			decisions = append(decisions, *d)
+		})
+		front, err := network.Listen("gateway:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &http.Server{Handler: g}
+		servers.Go(func() { _ = s.Serve(front) })
+		ctx, cancel := context.WithCancel(t.Context())
+		servers.Go(func() { g.Watch(ctx) })
+
+		client := &http.Transport{DialContext: network.DialContext, MaxIdleConnsPerHost: 200}
+		var clients sync.WaitGroup
+		for _, c := range trace {
+			clients.Go(func() { promiseSend(t, client, epoch, c) })
+		}
+		time.Sleep(time.Until(epoch.Add(promiseKillAt)))
+		stops[promiseKilled]()
+		time.Sleep(time.Until(epoch.Add(promiseReviveAt)))
+		stops[promiseKilled] = start(promiseKilled)
+		clients.Wait()
+
+		cancel()
+		client.CloseIdleConnections()
+		_ = s.Close()
+		g.Close()
+		transport.CloseIdleConnections()
+		for _, stop := range stops {
+			stop()
+		}
+		servers.Wait()
+	})
+	slices.SortFunc(decisions, func(a, b selection.Decision) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Call, b.Call), cmp.Compare(a.Attempt, b.Attempt))
+	})
+	return decisions
+}
+
+func promiseGateway(t *testing.T, rule policy.Rule, epoch time.Time, transport http.RoundTripper, log func(*selection.Decision)) *proxy.Gateway {
+	t.Helper()
+	dialect, err := upstream.Lookup("vllm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := proxy.Pool{Scrape: promiseScrape, Dialect: dialect}
+	for i := range promiseEngines {
+		live.Endpoints = append(live.Endpoints, proxy.Endpoint{URL: "http://" + promiseAddr(i)})
+	}
+	metrics := telemetry.New(prometheus.NewRegistry(), []telemetry.ModelPools{{
+		Model: promiseModel, Pools: []telemetry.PoolEndpoints{{Pool: "p"}},
+	}})
+	g, err := proxy.New(proxy.Config{
+		Models:     []proxy.Model{{Name: promiseModel, Machine: promiseMachine(rule), Pools: []proxy.Pool{live}}},
+		Limits:     proxy.Limits{Calls: 5000, Body: 1 << 20, Buffered: 1 << 30, Event: 1 << 20, Preamble: 64 << 10},
+		BlockBytes: promiseBlock, BodyTimeout: time.Minute, WriteTimeout: time.Minute,
+		Router: promiseRouter, Transport: transport, Metrics: metrics, Log: slog.New(slog.DiscardHandler),
+		OnDecision: func(_ string, d *selection.Decision) { log(d) },
+		Epoch:      epoch,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// promiseSend is one client.
+func promiseSend(t *testing.T, client http.RoundTripper, epoch time.Time, c promiseCall) {
+	ctx := t.Context()
+	if c.leave > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, epoch.Add(c.leave))
+		defer cancel()
+	}
+	time.Sleep(time.Until(epoch.Add(c.at)))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway:80"+c.route.Path(), bytes.NewReader(c.body))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := client.RoundTrip(r)
+	if err != nil {
+		if ctx.Err() == nil && c.leave == 0 {
+			t.Errorf("call at %v: %v", c.at, err)
+		}
+		return
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body) // a stream that the kill cut may end in an error
+}
+
+func TestPromise(t *testing.T) {
+	trace := promiseTrace()
+	for _, rule := range policy.Catalog() {
+		t.Run(rule.Name, func(t *testing.T) {
+			t.Parallel()
+			simulated := promiseSimulate(t, rule, trace)
+			live := promiseLive(t, rule, trace)
+			promiseCompare(t, simulated.Decisions, live)
+			s := summarize(simulated)
+			t.Logf("%s: %d calls, %d decisions compared, %d overlapping, %d retries, %d given up, %d clients left, %d cut",
+				rule.Name, len(trace), len(live), s.overlapping, s.retries, s.givenUp, s.left, s.cut)
+			if s.overlapping < len(trace)/2 || s.retries == 0 || s.left == 0 {
+				t.Error("the trace does not exercise what it should")
+			}
+			if rule.Name == "least-outstanding" && s.budgetSpent == 0 {
+				t.Error("the kill did not ask for more retries than the budget grants")
+			}
+		})
+	}
+}
+
+// promiseCompare reports the first decision that differs.
+func promiseCompare(t *testing.T, simulated, live []selection.Decision) {
+	t.Helper()
+	for i := range min(len(simulated), len(live)) {
+		if s, l := show(simulated[i]), show(live[i]); s != l {
+			t.Fatalf("decision %d differs:\nsimulated %s\nlive      %s", i, s, l)
+		}
+	}
+	if len(simulated) != len(live) {
+		t.Fatalf("%d decisions simulated, %d live", len(simulated), len(live))
+	}
+}
+
+// show writes a decision with its scores to the bit.
+func show(d selection.Decision) string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "call %d attempt %d at %d pool %s by %s: %s -> %d of", d.Call, d.Attempt, d.At, d.Pool, d.Policy, d.Reason, d.Chosen)
+	for _, c := range d.Candidates {
+		fmt.Fprintf(&b, " [%s score %016x overlap %d outstanding %d age %d]", c.Endpoint, math.Float64bits(c.Score), c.Overlap, c.Outstanding, c.SignalAge)
+	}
+	return b.String()
+}
+
+type promiseSummary struct{ overlapping, retries, givenUp, budgetSpent, left, cut int }
+
+func summarize(r *sim.Result) promiseSummary {
+	var s promiseSummary
+	var latest mono.Time // end of any earlier call
+	for _, c := range r.Records {
+		if c.At < latest {
+			s.overlapping++
+		}
+		latest = max(latest, c.End)
+		s.retries += max(c.Attempts-1, 0)
+		switch {
+		case c.Refused != flow.NoReason:
+			s.givenUp++
+			if c.Refused == flow.BudgetSpent {
+				s.budgetSpent++
+			}
+		case c.Outcome == attempt.ClientGone:
+			s.left++
+		case c.Outcome == attempt.Broken:
+			s.cut++
+		}
+	}
+	return s
+}

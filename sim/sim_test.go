@@ -1,0 +1,229 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"kvasir/accelerator"
+	"kvasir/engine"
+	"kvasir/gateway/attempt"
+	"kvasir/gateway/flow"
+	"kvasir/internal/kvblock"
+	"kvasir/internal/mono"
+	"kvasir/internal/seed"
+	"kvasir/selection"
+	"kvasir/selection/health"
+	"kvasir/selection/policy"
+	"kvasir/selection/prefix"
+)
+
+// world of these tests: routers of one policy over equal engines, calls at random.
+type testWorld struct {
+	rule             policy.Rule
+	seed             uint64
+	routers, engines int
+	calls            int
+	length           time.Duration
+	down             []Outage // of engine 0
+	leaving          int      // every how manieth client leaves; 0: none
+}
+
+func (w testWorld) config(t interface{ Fatal(...any) }) Config {
+	profile, err := accelerator.Lookup("llama-3.1-8b/h100-tp1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := engine.Defaults(profile)
+	c.NumBlocks, c.MaxModelLen = 2000, 16000
+	cfg := Config{Until: mono.Time(w.length)}
+	pool := flow.Pool{Name: "p", PolicyName: w.rule.Name}
+	for i := range w.engines {
+		e := Engine{Config: c}
+		if i == 0 {
+			e.Down = w.down
+		}
+		cfg.Engines = append(cfg.Engines, e)
+		pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: string(rune('a' + i)), Weight: 1})
+	}
+	for i := range w.routers {
+		p := pool
+		p.Policy = w.rule.Params().New()
+		r := Router{Scrape: time.Second, Machine: flow.Config{
+			Seed: w.seed + uint64(i), Retry: attempt.Default(), Health: health.Default(), Explain: true,
+			Prefix: prefix.Config{BudgetBytes: 4 << 20, SpeculativeTTL: 30 * time.Second}, Pools: []flow.Pool{p},
+		}}
+		for e := range w.engines {
+			r.Phases = append(r.Phases, time.Duration(e*1000+i+1)*time.Millisecond/7)
+		}
+		cfg.Routers = append(cfg.Routers, r)
+	}
+	r := seed.New(w.seed, seed.Workload, 0, 0)
+	for i := range w.calls {
+		cfg.Calls = append(cfg.Calls, w.call(i, &r))
+	}
+	return cfg
+}
+
+func (w testWorld) call(i int, r *seed.Rand) Call {
+	at := mono.Time(i)*mono.Time(w.length)/mono.Time(w.calls) + mono.Time(r.Intn(int(w.length)/w.calls/2)) + 1
+	group, blocks := r.Intn(8), 4+r.Intn(40)
+	c := Call{At: at, Router: i % w.routers, Request: selection.Request{
+		ID: selection.CallID(i + 1), Stream: i%5 > 0, InputTokens: blocks * 16, BlockTokens: 64,
+	}}
+	for b := range blocks {
+		h := kvblock.Seed(string(rune(group)), string(rune(b)))
+		if b >= 20 {
+			h = kvblock.Seed(string(rune(i)), string(rune(b)))
+		}
+		c.Prompt.Blocks = append(c.Prompt.Blocks, h)
+		if b%4 == 3 {
+			c.Request.Blocks = append(c.Request.Blocks, h)
+		}
+	}
+	c.Prompt.PromptTokens, c.Prompt.OutputTokens = blocks*16, 1+r.Intn(100)
+	if w.leaving > 0 && i%w.leaving == 0 {
+		c.LeaveAt = at.Add(time.Duration(r.Intn(int(time.Second))))
+	}
+	return c
+}
+
+func mustLookup(t interface{ Fatal(...any) }, name string) policy.Rule {
+	rule, ok := policy.Lookup(name)
+	if !ok {
+		t.Fatal("no policy " + name)
+	}
+	return rule
+}
+
+// TestLaw_NothingIsLostNorEarly checks conservation and causality for random worlds under
+// every policy: each call ends in one way, at the right time, and nothing stays charged.
+func TestLaw_NothingIsLostNorEarly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := testWorld{
+			rule: rapid.SampledFrom(policy.Catalog()).Draw(t, "rule"), seed: rapid.Uint64().Draw(t, "seed"),
+			routers: rapid.IntRange(1, 3).Draw(t, "routers"), engines: rapid.IntRange(1, 5).Draw(t, "engines"),
+			calls: rapid.IntRange(1, 60).Draw(t, "calls"), length: 5 * time.Second,
+			leaving: rapid.IntRange(0, 5).Draw(t, "leaving"),
+		}
+		if rapid.Bool().Draw(t, "outage") {
+			w.down = []Outage{{From: mono.Time(time.Second) + 3, To: mono.Time(3*time.Second) + 3}}
+		}
+		cfg := w.config(t)
+		result, err := Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, cfg, result)
+	})
+}
+
+func check(t *rapid.T, cfg Config, result *Result) {
+	for i, r := range result.Records {
+		c := &cfg.Calls[i]
+		if r.End < r.At || r.First != 0 && (r.First <= r.At || r.First > r.End) {
+			t.Fatalf("call %d came at %d, answered first at %d, ended at %d", r.Call, r.At, r.First, r.End)
+		}
+		if r.Attempts > 1+cfg.Routers[0].Machine.Retry.Attempts {
+			t.Fatalf("call %d had %d attempts", r.Call, r.Attempts)
+		}
+		done := r.Refused == flow.NoReason && r.Outcome == attempt.Success
+		if done && r.Tokens != c.Prompt.OutputTokens {
+			t.Fatalf("call %d got %d of %d tokens", r.Call, r.Tokens, c.Prompt.OutputTokens)
+		}
+		if r.Outcome == attempt.ClientGone && r.End != c.LeaveAt {
+			t.Fatalf("call %d left at %d and ended at %d", r.Call, c.LeaveAt, r.End)
+		}
+	}
+	for _, s := range result.Final {
+		if s.InFlight != 0 {
+			t.Fatalf("%d calls are held at the end", s.InFlight)
+		}
+		for _, e := range s.Pools[0].Endpoints {
+			if e.Book != (selection.Book{}) {
+				t.Fatalf("%s is charged %+v at the end", e.Name, e.Book)
+			}
+		}
+	}
+}
+
+func TestRun_SameSeedSameResult(t *testing.T) {
+	w := testWorld{
+		rule: mustLookup(t, "cache-aware"), seed: 5, routers: 2, engines: 4, calls: 400, length: 20 * time.Second,
+		leaving: 9, down: []Outage{{From: mono.Time(7 * time.Second), To: mono.Time(9 * time.Second)}},
+	}
+	run := func(seed uint64) *Result {
+		w.seed = seed
+		r, err := Run(w.config(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first, again, other := run(5), run(5), run(6)
+	text := func(r *Result) string { return fmt.Sprintf("%+v", *r) } // in which NaN equals NaN
+	if text(first) != text(again) {
+		t.Error("one seed gave two results")
+	}
+	if slices.Equal(first.Records, other.Records) {
+		t.Error("two seeds gave one result")
+	}
+}
+
+// TestRun_RoutersKnowNoOutputLength gives two workloads that differ in nothing but the
+// true lengths of answers that end after the last arrival: every decision must be equal.
+func TestRun_RoutersKnowNoOutputLength(t *testing.T) {
+	for _, rule := range policy.Catalog() {
+		decide := func(tokens int) []selection.Decision {
+			w := testWorld{rule: rule, seed: 3, routers: 1, engines: 3, calls: 30, length: 300 * time.Millisecond}
+			cfg := w.config(t)
+			for i := range cfg.Calls {
+				cfg.Calls[i].Prompt.OutputTokens = tokens + i
+			}
+			r, err := Run(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.Decisions
+		}
+		if !slices.EqualFunc(decide(200), decide(900), func(a, b selection.Decision) bool { return a.Chosen == b.Chosen && a.At == b.At }) {
+			t.Errorf("%s: the answers' true lengths change what was decided before they were known", rule.Name)
+		}
+	}
+}
+
+func TestRun_RefusesDecisionsThatShareAnInstant(t *testing.T) {
+	w := testWorld{rule: mustLookup(t, "random"), seed: 1, routers: 1, engines: 2, calls: 2, length: time.Second}
+	cfg := w.config(t)
+	cfg.Calls[1].At = cfg.Calls[0].At
+	if _, err := Run(cfg); !errors.Is(err, ErrSharedInstant) {
+		t.Errorf("got %v", err)
+	}
+	w.routers = 2 // two routers may decide at one instant
+	cfg = w.config(t)
+	cfg.Calls[1].At = cfg.Calls[0].At
+	if _, err := Run(cfg); err != nil {
+		t.Error(err)
+	}
+}
+
+func BenchmarkRun(b *testing.B) {
+	w := testWorld{rule: mustLookup(b, "least-outstanding"), seed: 1, routers: 1, engines: 8, calls: 2000, length: 60 * time.Second}
+	cfg := w.config(b)
+	cfg.Routers[0].Machine.Explain = false
+	b.ReportAllocs()
+	steps := 0
+	for b.Loop() {
+		cfg.Routers[0].Machine.Pools[0].Policy = w.rule.Params().New()
+		r, err := Run(cfg)
+		if err != nil {
+			b.Fatal(err)
+		}
+		steps += r.Steps
+	}
+	b.ReportMetric(float64(w.calls*b.N)/b.Elapsed().Seconds(), "calls/s")
+}
