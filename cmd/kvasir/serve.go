@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+
+	"kvasir/config"
+)
+
+const serveUsage = `usage: kvasir serve --config FILE
+
+Serves the models of the configuration file. SIGTERM or SIGINT drains: readiness goes
+first, calls in flight get the time that drain gives them.
+
+example:
+  kvasir config example > kvasir.yaml
+  kvasir serve --config kvasir.yaml
+`
+
+// runServe is kvasir serve: the gateway of a configuration file.
+func runServe(ctx context.Context, env environment, args []string) int {
+	flags := flag.NewFlagSet("kvasir serve", flag.ContinueOnError)
+	flags.SetOutput(env.stderr)
+	flags.Usage = func() { fmt.Fprint(env.stderr, serveUsage) }
+	file := flags.String("config", "", "")
+	switch err := flags.Parse(args); {
+	case err == flag.ErrHelp:
+		return 0
+	case err != nil:
+		return 2
+	case *file == "" || flags.NArg() > 0:
+		fmt.Fprintf(env.stderr, "kvasir serve: expected --config FILE and nothing else\n\n%s", serveUsage)
+		return 2
+	}
+	c, err := config.Load(*file, config.Env{Getenv: env.getenv})
+	if err != nil {
+		fmt.Fprintf(env.stderr, "%v\nkvasir serve: the configuration %s is not usable\n", err, *file)
+		return 1
+	}
+	log := newLogger(env.stderr, c.Log.Level)
+	n, err := startNode(c, log)
+	if err != nil {
+		fmt.Fprintf(env.stderr, "kvasir serve: %v\n", err)
+		return 1
+	}
+	log.Info("serving", "listen", n.dataAddr, "admin", n.adminAddr, "models", len(c.Models), "seed", c.Seed)
+	code := 0
+	select {
+	case <-ctx.Done():
+		log.Info("draining", "grace", c.Drain.String())
+	case err := <-n.failed:
+		log.Error("a listener failed", "error", err.Error())
+		code = 1
+	}
+	if err := n.stop(c.Drain); err != nil {
+		log.Warn("stopped", "error", err.Error())
+		return code
+	}
+	log.Info("stopped")
+	return code
+}
