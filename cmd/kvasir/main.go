@@ -33,6 +33,7 @@ var commands = []command{
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	env := environment{stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
 	code := run(ctx, env, os.Args[1:])
 	stop()
