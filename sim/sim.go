@@ -297,6 +297,8 @@ func (r *router) step(now mono.Time, e flow.Event) []event {
 		case flow.WakeAt:
 			events = append(events, r.wake(a.At))
 			continue
+		case flow.Ejected, flow.Returned:
+			continue // for logs; the snapshot at the end has the state
 		case flow.Dispatch:
 			events = append(events, r.dispatch(now, a)...)
 		default:

@@ -92,6 +92,10 @@ const (
 	// GiveUp: no further attempt follows a failed one; answer with what it left. The
 	// machine has forgotten the call.
 	GiveUp
+	// Ejected: an endpoint has left rotation. For the driver's log; nothing else is to do.
+	Ejected
+	// Returned: an endpoint is in rotation again. For the driver's log, likewise.
+	Returned
 	// WakeAt: deliver a Wake event at the instant At, or as soon after it as possible. A
 	// later WakeAt replaces an earlier one.
 	WakeAt

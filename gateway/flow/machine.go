@@ -83,6 +83,7 @@ type Machine struct {
 	last     mono.Time
 	random   seed.Rand // of the pick under way; here, so that it need not be allocated
 	actions  []Action
+	carried  int // of actions, those that a Snapshot left for the next Step
 }
 
 // endpointState is what the machine alone knows of an endpoint.
@@ -137,7 +138,8 @@ func New(c Config) *Machine {
 // Step takes an event that happens now and returns what must be done. now must not go
 // backwards. The slice is the machine's own, valid until the next Step.
 func (m *Machine) Step(now mono.Time, e Event) []Action {
-	m.actions = m.actions[:0]
+	m.actions = m.actions[:m.carried]
+	m.carried = 0
 	m.last = max(m.last, now)
 	now = m.last
 	m.fold(now)
@@ -252,9 +254,7 @@ func (m *Machine) firstToken(r *report) {
 	}
 	c.committed = true
 	s := &m.state[c.slot]
-	if s.breaker.Succeed() {
-		m.pools[s.pool].dirty = true
-	}
+	m.succeed(c.slot)
 	m.books[c.slot].PendingTokens -= int64(c.request.InputTokens)
 	if m.index != nil {
 		m.index.Hold(r.at, c.slot, c.request.Blocks)
@@ -315,13 +315,29 @@ func (m *Machine) judge(at mono.Time, c *call, o attempt.Outcome) {
 		if s.breaker.Fail(m.health, c.probe) && !(p.last && p.onlyInRotation(m, at, c.slot)) {
 			s.breaker.Eject(m.health, at)
 			p.dirty = true
+			m.notice(Ejected, c.slot)
 		}
 	case o.Class() == attempt.ClassSuccess:
-		p.dirty = s.breaker.Succeed() || p.dirty
+		m.succeed(c.slot)
 	case c.probe:
 		s.breaker.ProbeLost(at)
 		p.dirty = true
 	}
+}
+
+// succeed books content from an endpoint: it is in rotation, whatever it was.
+func (m *Machine) succeed(slot selection.Slot) {
+	s := &m.state[slot]
+	if s.breaker.Succeed() {
+		m.pools[s.pool].dirty = true
+		m.notice(Returned, slot)
+	}
+}
+
+func (m *Machine) notice(kind ActionKind, slot selection.Slot) {
+	m.actions = append(m.actions, Action{
+		Kind: kind, Pool: m.state[slot].pool, Slot: slot, Generation: m.endpoints[slot].Generation,
+	})
 }
 
 // learnLoad takes an endpoint's report and counts anew which of the router's own calls

@@ -62,12 +62,12 @@ func request(id int) *selection.Request {
 	return &selection.Request{ID: selection.CallID(id), Stream: true, InputTokens: 100}
 }
 
-// only returns the one action that is not a wake-up.
+// only returns the one action that is neither a wake-up nor a notice.
 func only(t *testing.T, actions []Action) Action {
 	t.Helper()
 	var found []Action
 	for _, a := range actions {
-		if a.Kind != WakeAt {
+		if a.Kind < Ejected {
 			found = append(found, a)
 		}
 	}
@@ -278,6 +278,38 @@ func TestPools_LowerOneOnlyWhenHigherHasNobody(t *testing.T) {
 	m.Step(now+2, FirstToken(probe.Ticket, 0))
 	if a := only(t, m.Step(now+3, Arrive(request(22)))); a.Pool != 0 {
 		t.Errorf("after a good probe a call went to pool %d", a.Pool)
+	}
+}
+
+func TestNotices_TellWhenAnEndpointGoesAndComes(t *testing.T) {
+	m := New(newConfig(newTestPool("p", lightest{}, "a", "b")))
+	notices := func(actions []Action) (kinds []ActionKind) {
+		for _, a := range actions {
+			if a.Kind == Ejected || a.Kind == Returned {
+				kinds = append(kinds, a.Kind)
+			}
+		}
+		return kinds
+	}
+	now := mono.Time(1)
+	for i := range 6 { // three for each: a leaves, b, then the last one, stays
+		a := only(t, m.Step(now, Arrive(request(i+1))))
+		m.Step(now+1, Done(a.Ticket, 0, attempt.ConnectFailed, Usage{}))
+		m.Step(now+1, Left(a.Ticket))
+		now += 10
+		if i == 2 {
+			m.Snapshot(now) // folds what is past; its notice must not be lost
+		}
+		if got := notices(m.Step(now, Wake())); len(got) > 0 != (i == 2) || i == 2 && got[0] != Ejected {
+			t.Fatalf("after failure %d the notices are %v", i+1, got)
+		}
+		now += 10
+	}
+	now += mono.Time(10 * time.Second)
+	a := only(t, m.Step(now, Arrive(request(20))))
+	m.Step(now+1, FirstToken(a.Ticket, 0))
+	if got := notices(m.Step(now+2, Wake())); len(got) != 1 || got[0] != Returned {
+		t.Errorf("after a good probe the notices are %v", got)
 	}
 }
 

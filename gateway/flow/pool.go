@@ -145,7 +145,9 @@ type EndpointState struct {
 // Snapshot folds what is older than now and returns a copy of the state.
 func (m *Machine) Snapshot(now mono.Time) Snapshot {
 	m.last = max(m.last, now)
+	m.actions = m.actions[:m.carried]
 	m.fold(m.last)
+	m.carried = len(m.actions)
 	s := Snapshot{At: m.last, InFlight: m.inFlight}
 	for i := range m.calls {
 		if ph := m.calls[i].phase; ph == failed || ph == backingOff {
