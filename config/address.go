@@ -72,6 +72,11 @@ func normalURL(raw string) (string, error) {
 		return "", fmt.Errorf("%s has no port from 1 to 65535", quote(raw))
 	}
 	base := strings.TrimRight(u.EscapedPath(), "/")
+	for _, route := range []string{"/chat/completions", "/completions", "/embeddings"} {
+		if strings.HasSuffix(base, route) {
+			return "", fmt.Errorf("%s ends in a route; leave %s out, it is added", quote(raw), route)
+		}
+	}
 	for rest, more := base, true; more; base = strings.TrimRight(rest, "/") {
 		rest, more = strings.CutSuffix(base, "/v1")
 	}

@@ -133,8 +133,6 @@ type Model struct {
 	Name string
 	// Further names for the model. Unique over all models.
 	Aliases []string `config:"aliases"`
-	// The name that the endpoints know. Empty: the model's own name.
-	ServedAs string `config:"served_as"`
 	// Calls in flight for this model. 0: no bound of its own.
 	Calls int `config:"calls" allowed:"0..1000000"`
 	// Who answers, in order of preference; a later pool is used when the earlier has no endpoint in rotation.
@@ -145,6 +143,8 @@ type Model struct {
 type Pool struct {
 	// Unique within the model. A single pool is named default, several need a name each.
 	Name string `config:"name"`
+	// The name by which the endpoints know the model. Empty: the model's own name.
+	ServedAs string `config:"served_as"`
 	// What the endpoints are.
 	Engine string `config:"engine" allowed:"vllm"`
 	// The pool's endpoints: each a URL, or a mapping. At least one.

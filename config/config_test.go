@@ -96,9 +96,9 @@ func TestParse_WhenFileIsGood_AcceptsItAndChecksAgain(t *testing.T) {
 func dump(c *Config) string {
 	var b strings.Builder
 	for _, m := range c.Models {
-		fmt.Fprintf(&b, "model %q aliases %q served_as %q calls %d\n", m.Name, m.Aliases, m.ServedAs, m.Calls)
+		fmt.Fprintf(&b, "model %q aliases %q calls %d\n", m.Name, m.Aliases, m.Calls)
 		for _, p := range m.Pools {
-			fmt.Fprintf(&b, "  pool %s engine %s policy %s signals %v\n", p.Name, p.Engine, p.Policy.Name, p.Signals)
+			fmt.Fprintf(&b, "  pool %s served_as %q engine %s policy %s signals %v\n", p.Name, p.ServedAs, p.Engine, p.Policy.Name, p.Signals)
 			for _, e := range p.Endpoints {
 				fmt.Fprintf(&b, "    endpoint %s url %s weight %v key %v\n", e.Name, e.URL, e.Weight, e.Key)
 			}
@@ -122,8 +122,8 @@ func TestParse_WhenFileIsSmallest_TakesDefaults(t *testing.T) {
 	pool := DefaultPool()
 	endpoint := DefaultEndpoint()
 	endpoint.URL, endpoint.Name = "http://h:1", "h:1"
-	pool.Name, pool.Endpoints = "default", []Endpoint{endpoint}
-	want.Models = Models{{Name: "a", ServedAs: "a", Pools: []Pool{pool}}}
+	pool.Name, pool.ServedAs, pool.Endpoints = "default", "a", []Endpoint{endpoint}
+	want.Models = Models{{Name: "a", Pools: []Pool{pool}}}
 	if !reflect.DeepEqual(c, &want) {
 		t.Errorf("got\n%+v\nwant\n%+v", c, &want)
 	}
@@ -172,7 +172,7 @@ var other = map[string]string{
 // key to be valid, so each is a whole one.
 var otherModel = map[string]string{
 	"aliases":                "{aliases: [b], pools: [{endpoints: [http://h:1]}]}",
-	"served_as":              "{served_as: b, pools: [{endpoints: [http://h:1]}]}",
+	"pools.served_as":        "{pools: [{served_as: b, endpoints: [http://h:1]}]}",
 	"calls":                  "{calls: 1, pools: [{endpoints: [http://h:1]}]}",
 	"pools.name":             "{pools: [{name: b, endpoints: [http://h:1]}]}",
 	"pools.endpoints.url":    "{pools: [{endpoints: [{url: http://h:2, name: h:1}]}]}",
@@ -306,7 +306,7 @@ func TestValidate_WhenBuiltInCode_NamesTheField(t *testing.T) {
 			t.Errorf("%v has a position", p)
 		}
 	}
-	for _, want := range []string{"drain", "models.a.served_as", "models.a.pools[0].name", "models.a.pools[0].endpoints", "models.a.pools[0].policy"} {
+	for _, want := range []string{"drain", "models.a.pools[0].served_as", "models.a.pools[0].name", "models.a.pools[0].endpoints", "models.a.pools[0].policy"} {
 		if !got[want] {
 			t.Errorf("no problem at %s; got:\n%v", want, ps)
 		}

@@ -86,8 +86,10 @@ func (d *decoder) config(c *Config, root *yaml.Node) {
 func (c *Config) complete() {
 	for i := range c.Models {
 		m := &c.Models[i]
-		if m.ServedAs == "" {
-			m.ServedAs = m.Name
+		for p := range m.Pools {
+			if m.Pools[p].ServedAs == "" {
+				m.Pools[p].ServedAs = m.Name
+			}
 		}
 		if len(m.Pools) == 1 && m.Pools[0].Name == "" {
 			m.Pools[0].Name = "default"

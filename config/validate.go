@@ -87,9 +87,6 @@ func (k *checker) models(models Models, at path) {
 	for _, m := range models {
 		in := at.key(m.Name)
 		k.model(in.key("name"), m.Name)
-		if m.ServedAs != m.Name {
-			k.model(in.key("served_as"), m.ServedAs)
-		}
 		for i, alias := range m.Aliases {
 			at := in.key("aliases").index(i)
 			k.model(at, alias)
@@ -103,11 +100,11 @@ func (k *checker) models(models Models, at path) {
 				owner[alias] = m.Name
 			}
 		}
-		k.pools(m.Pools, in.key("pools"))
+		k.pools(m.Name, m.Pools, in.key("pools"))
 	}
 }
 
-func (k *checker) pools(pools []Pool, at path) {
+func (k *checker) pools(model string, pools []Pool, at path) {
 	if len(pools) == 0 {
 		k.add(at, "missing; at least one pool is needed, or endpoints in its place")
 	}
@@ -124,6 +121,9 @@ func (k *checker) pools(pools []Pool, at path) {
 			k.label(in.key("name"), p.Name)
 		}
 		names[p.Name] = true
+		if p.ServedAs != model {
+			k.model(in.key("served_as"), p.ServedAs)
+		}
 		if s := p.Signals; s.Scrape > 0 && s.MaxAge > 0 {
 			atLeast(k, in.key("signals").key("max_age"), s.MaxAge, "scrape", s.Scrape)
 		}

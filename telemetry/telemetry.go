@@ -117,7 +117,7 @@ type Call struct {
 	OutputTokens int  // tokens of the answer
 
 	Pick time.Duration // time spent in the picks of all attempts; 0: no pick
-	TTFT time.Duration // arrival to first content token; 0: no first token was seen
+	TTFT time.Duration // arrival to first content token of a streamed answer; 0: none was seen
 	E2E  time.Duration // arrival to the answer's last byte, or to the call's end
 
 	DoneMissing bool // the stream ended cleanly without [DONE]

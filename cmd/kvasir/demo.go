@@ -34,7 +34,7 @@ flags:
   --engines N       emulated engines, 1 to 64 (default 4)
   --policy NAME     how an endpoint is picked (default cache-aware)
   --no-traffic      no conversations in the background
-  --for DURATION    stop after that long (default: run until interrupted)
+  --for DURATION    stop after that long, such as 20s (default 0: run until interrupted)
 
 example:
   kvasir demo --policy power-of-two --for 20s
@@ -75,32 +75,35 @@ func runDemo(ctx context.Context, env environment, args []string) int {
 
 func parseDemo(env environment, args []string) (o demoOptions, code int, ok bool) {
 	flags := flag.NewFlagSet("kvasir demo", flag.ContinueOnError)
-	flags.SetOutput(env.stderr)
-	flags.Usage = func() { fmt.Fprint(env.stderr, demoUsage) }
+	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "")
 	flags.StringVar(&o.admin, "admin", "127.0.0.1:9090", "")
 	flags.IntVar(&o.engines, "engines", 4, "")
 	name := flags.String("policy", "cache-aware", "")
 	flags.BoolVar(&o.noTraffic, "no-traffic", false, "")
 	flags.DurationVar(&o.duration, "for", 0, "")
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return o, 0, false
-		}
+	misuse := func(format string, values ...any) (demoOptions, int, bool) {
+		fmt.Fprintf(env.stderr, "kvasir demo: "+format+"\nkvasir demo -h lists the flags.\n", values...)
 		return o, 2, false
 	}
-	misuse := func(format string, values ...any) (demoOptions, int, bool) {
-		fmt.Fprintf(env.stderr, "kvasir demo: "+format+"\n", values...)
-		return o, 2, false
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(env.stdout, demoUsage)
+		return o, 0, false
+	case err != nil:
+		return misuse("%v", err)
 	}
 	if flags.NArg() > 0 {
-		return misuse("%q is not a flag; kvasir demo -h lists them", flags.Arg(0))
+		return misuse("%q is not a flag", flags.Arg(0))
 	}
 	if o.engines < 1 || o.engines > 64 {
 		return misuse("--engines is %d; allowed: 1 to 64", o.engines)
 	}
 	if o.duration < 0 {
-		return misuse("--for is %v; allowed: a duration above zero", o.duration)
+		return misuse("--for is %v; allowed: a duration such as 20s, or 0 for no end", o.duration)
+	}
+	if o.listen == o.admin && !strings.HasSuffix(o.listen, ":0") {
+		return misuse("--listen and --admin are both %s; they must differ", o.listen)
 	}
 	if o.rule, ok = policy.Lookup(*name); !ok {
 		var names []string
@@ -140,14 +143,14 @@ func demoConfig(o demoOptions, urls []string) *config.Config {
 	c := config.Default()
 	c.Listen, c.Admin, c.Log.Calls = o.listen, o.admin, false
 	pool := config.DefaultPool()
-	pool.Name = "emulated"
+	pool.Name, pool.ServedAs = "emulated", demoModel
 	pool.Policy = config.Policy{Name: o.rule.Name, Params: o.rule.Params()}
 	for i, u := range urls {
 		e := config.DefaultEndpoint()
 		e.URL, e.Name = u, fmt.Sprintf("engine-%d", i+1)
 		pool.Endpoints = append(pool.Endpoints, e)
 	}
-	c.Models = config.Models{{Name: demoModel, Aliases: []string{"default"}, ServedAs: demoModel, Pools: []config.Pool{pool}}}
+	c.Models = config.Models{{Name: demoModel, Aliases: []string{"default"}, Pools: []config.Pool{pool}}}
 	return &c
 }
 
@@ -232,16 +235,23 @@ func (t *traffic) failures() (int, error) {
 	return t.errors, t.last
 }
 
+// demoQuestion is longer than a block of the prefix index (256 bytes), so that asking it
+// twice shows where the prompt's head is held.
+const demoQuestion = "The dwarves Fjalar and Galar slew Kvasir, the wisest of all, caught his blood in two vats and a kettle, " +
+	"mixed it with honey and brewed a mead of it; whoever drank from it became a poet or a scholar. " +
+	"To the Aesir they said that Kvasir had choked on his own wisdom, for nobody was learned enough to ask him all he knew. " +
+	"Who had the mead afterwards?"
+
 func greet(out io.Writer, base, admin string, o demoOptions) {
-	fmt.Fprintf(out, `Kvasir demo: %d emulated engines (%s), policy %s
+	fmt.Fprintf(out, `Kvasir demo: emulated engines: %d (%s), policy %s
 
   OpenAI base URL   %s/v1      model %s
   admin             %s/metrics   %s/v1/pools
 
-  try it:
-  curl -N %s/v1/chat/completions -H 'content-type: application/json' -d '{"model":"%s","stream":true,"max_tokens":48,"messages":[{"role":"user","content":"Who made the mead of poetry?"}]}'
+  try it, twice; the header x-kvasir-explain in the answer says why it went where it went:
+  curl -iN %s/v1/chat/completions -H 'content-type: application/json' -H 'x-kvasir-explain: 1' -d '{"model":"%s","stream":true,"max_tokens":48,"messages":[{"role":"user","content":"%s"}]}'
 
-`, o.engines, demoProfile, o.rule.Name, base, demoModel, admin, admin, base, demoModel)
+`, o.engines, demoProfile, o.rule.Name, base, demoModel, admin, admin, base, demoModel, demoQuestion)
 }
 
 // watchPools shows the endpoints' table until ctx ends: on a terminal in place, twice a

@@ -59,11 +59,11 @@ func startNode(c *config.Config, log *slog.Logger) (*node, error) {
 
 	dataListener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("listen %s: %w", c.Listen, err)
 	}
 	adminListener, err := net.Listen("tcp", c.Admin)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("admin: %w", err), dataListener.Close())
+		return nil, errors.Join(fmt.Errorf("admin %s: %w", c.Admin, err), dataListener.Close())
 	}
 	n.dataAddr, n.adminAddr = dataListener.Addr().String(), adminListener.Addr().String()
 
@@ -165,7 +165,7 @@ func gatewayConfig(c *config.Config, rt http.RoundTripper, m *telemetry.Metrics,
 
 func gatewayModel(c *config.Config, mc config.Model) proxy.Model {
 	m := proxy.Model{
-		Name: mc.Name, Aliases: mc.Aliases, ServedAs: mc.ServedAs,
+		Name: mc.Name, Aliases: mc.Aliases,
 		Machine: flow.Config{
 			Seed: c.Seed, Calls: mc.Calls,
 			Retry: attempt.Config{
@@ -178,7 +178,7 @@ func gatewayModel(c *config.Config, mc config.Model) proxy.Model {
 	}
 	for _, pc := range mc.Pools {
 		dialect, _ := upstream.Lookup(pc.Engine) // the configuration was validated
-		live := proxy.Pool{Scrape: pc.Signals.Scrape, Dialect: dialect}
+		live := proxy.Pool{ServedAs: pc.ServedAs, Scrape: pc.Signals.Scrape, Dialect: dialect}
 		pool := flow.Pool{Name: pc.Name, PolicyName: pc.Policy.Name, Policy: pc.Policy.Params.New(), MaxAge: pc.Signals.MaxAge}
 		if k, ok := pool.Policy.(selection.KeyUser); ok && m.KeyHeader == "" {
 			m.KeyHeader = k.KeyHeader() // pools of one model agree on it

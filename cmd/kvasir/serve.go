@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 
 	"kvasir/config"
 )
@@ -21,13 +23,14 @@ example:
 // runServe is kvasir serve: the gateway of a configuration file.
 func runServe(ctx context.Context, env environment, args []string) int {
 	flags := flag.NewFlagSet("kvasir serve", flag.ContinueOnError)
-	flags.SetOutput(env.stderr)
-	flags.Usage = func() { fmt.Fprint(env.stderr, serveUsage) }
+	flags.SetOutput(io.Discard)
 	file := flags.String("config", "", "")
 	switch err := flags.Parse(args); {
 	case err == flag.ErrHelp:
+		fmt.Fprint(env.stdout, serveUsage)
 		return 0
 	case err != nil:
+		fmt.Fprintf(env.stderr, "kvasir serve: %v\n\n%s", err, serveUsage)
 		return 2
 	case *file == "" || flags.NArg() > 0:
 		fmt.Fprintf(env.stderr, "kvasir serve: expected --config FILE and nothing else\n\n%s", serveUsage)
@@ -35,7 +38,11 @@ func runServe(ctx context.Context, env environment, args []string) int {
 	}
 	c, err := config.Load(*file, config.Env{Getenv: env.getenv})
 	if err != nil {
-		fmt.Fprintf(env.stderr, "%v\nkvasir serve: the configuration %s is not usable\n", err, *file)
+		if problems, ok := errors.AsType[config.Problems](err); ok {
+			fmt.Fprintln(env.stderr, problems)
+			err = fmt.Errorf("%s in %s", count(len(problems), "problem"), *file)
+		}
+		fmt.Fprintf(env.stderr, "kvasir serve: %v\n", err)
 		return 1
 	}
 	log := newLogger(env.stderr, c.Log.Level)

@@ -50,30 +50,30 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, all *room) (*
 	if r.ContentLength > limit {
 		return nil, errTooLarge
 	}
-	most := limit
-	if r.ContentLength >= 0 {
-		most = r.ContentLength
-	}
 	b := bodies.Get().(*body)
 	b.room = all
 	b.refs.Store(1)
-	if err := b.fill(http.MaxBytesReader(w, r.Body, limit), most); err != nil {
+	if err := b.fill(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, limit); err != nil {
 		b.release()
 		return nil, err
 	}
 	return b, nil
 }
 
-// fill reads src, which has no more than most bytes, or fails.
-func (b *body) fill(src io.Reader, most int64) error {
-	if !b.grow(min(most+1, firstBuffer)) {
+// fill reads src, which has length bytes where that is not negative, and never more than
+// limit without an error. One byte more than can come shows the end.
+func (b *body) fill(src io.Reader, length, limit int64) error {
+	most := limit + 1
+	if length >= 0 {
+		most = length + 1
+	}
+	if !b.grow(bufferCap(min(most, firstBuffer), limit+1)) {
 		return errNoRoom
 	}
 	for {
 		space := b.buffer.bytes[len(b.data):]
 		if len(space) == 0 {
-			// One byte more than can come shows the end.
-			if !b.grow(min(2*int64(len(b.data)), most+1)) {
+			if !b.grow(bufferCap(min(most, 2*int64(len(b.data))), limit+1)) {
 				return errNoRoom
 			}
 			continue
@@ -92,26 +92,23 @@ func (b *body) fill(src io.Reader, most int64) error {
 	}
 }
 
-// grow moves the body into a buffer for n bytes and books that one instead.
-func (b *body) grow(n int64) bool {
-	if !b.room.take(bufferCap(n)) {
+// grow moves the body into a buffer of that capacity, and books what that one has more
+// than the one before: a body fits where limits.buffered is no larger than limits.body.
+func (b *body) grow(capacity int64) bool {
+	var before int64
+	if b.buffer != nil {
+		before = int64(len(b.buffer.bytes))
+	}
+	if !b.room.take(capacity - before) {
 		return false
 	}
-	bigger := newBuffer(n)
+	bigger := newBuffer(capacity)
 	b.data = bigger.bytes[:copy(bigger.bytes, b.data)]
-	b.drop()
+	if b.buffer != nil {
+		b.buffer.free()
+	}
 	b.buffer = bigger
 	return true
-}
-
-// drop gives the buffer back.
-func (b *body) drop() {
-	if b.buffer == nil {
-		return
-	}
-	b.room.give(int64(len(b.buffer.bytes)))
-	b.buffer.free()
-	b.buffer = nil
 }
 
 // release gives one reference back.
@@ -119,8 +116,11 @@ func (b *body) release() {
 	if b.refs.Add(-1) > 0 {
 		return
 	}
-	b.data = nil
-	b.drop()
+	if b.buffer != nil {
+		b.room.give(int64(len(b.buffer.bytes)))
+		b.buffer.free()
+	}
+	b.data, b.buffer = nil, nil
 	bodies.Put(b)
 }
 

@@ -17,29 +17,28 @@ type buffer struct {
 
 var buffers [bufferSizes]sync.Pool
 
-// bufferCap returns the capacity of the buffer that newBuffer makes for n bytes.
-func bufferCap(n int64) int64 {
-	for c := int64(firstBuffer); c <= lastBuffer; c *= 2 {
+// bufferCap returns the capacity of a buffer for n bytes, where no body has more than
+// most of them. A size that is none of the pools' is made to measure.
+func bufferCap(n, most int64) int64 {
+	for c := int64(firstBuffer); c <= lastBuffer && c < most; c *= 2 {
 		if n <= c {
 			return c
 		}
 	}
-	return n
+	return min(max(n, firstBuffer), most)
 }
 
-// newBuffer returns a buffer for n bytes.
-func newBuffer(n int64) *buffer {
-	c := int64(firstBuffer)
+// newBuffer returns a buffer of that capacity.
+func newBuffer(capacity int64) *buffer {
 	for i := range buffers {
-		if n <= c {
+		if capacity == firstBuffer<<i {
 			if b, ok := buffers[i].Get().(*buffer); ok {
 				return b
 			}
-			return &buffer{bytes: make([]byte, c), size: i}
+			return &buffer{bytes: make([]byte, capacity), size: i}
 		}
-		c *= 2
 	}
-	return &buffer{bytes: make([]byte, n), size: -1}
+	return &buffer{bytes: make([]byte, capacity), size: -1}
 }
 
 // free gives the buffer back; nobody reads it any more.

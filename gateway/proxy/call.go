@@ -32,6 +32,8 @@ type call struct {
 	id      string
 	arrived time.Time
 	model   *model
+	asked   []byte   // the model's name as the body has it, decoded
+	askedAt api.Span // where its JSON value stands
 	body    *body
 	request selection.Request
 	ticket  flow.Ticket
@@ -90,7 +92,7 @@ func (c *call) begin(g *Gateway, w http.ResponseWriter, rc *http.ResponseControl
 	c.request = selection.Request{ID: selection.CallID(n)}
 	c.record = telemetry.Call{ID: c.id, Route: rt.path}
 	w.Header().Set("X-Request-Id", c.id)
-	c.extendWrites(c.arrived)
+	c.readyToWrite() // a 100 Continue comes first
 }
 
 // end accounts for the call exactly once, on every path, a panic's included: that one
@@ -100,7 +102,6 @@ func (c *call) end() {
 		c.left()
 	}
 	g := c.g
-	g.calls.Add(-1)
 	c.giveKept()
 	c.bookEvent(0)
 	big := cap(c.kept) > keptScratch
@@ -113,6 +114,7 @@ func (c *call) end() {
 	if g.cfg.LogCalls {
 		telemetry.LogCall(c.ctx, g.cfg.Log, &c.record)
 	}
+	g.calls.Add(-1) // in flight until accounted for
 	abort := c.abort
 	c.forget(big)
 	g.kept.Put(c)
@@ -192,8 +194,7 @@ func (c *call) identify() bool {
 		}
 	}
 	c.request.Explain = c.in.Header.Get("X-Kvasir-Explain") == "1"
-	c.answer.modelAt = q.ModelAt
-	c.answer.renamed = string(q.Model) != m.servedAs
+	c.asked, c.askedAt = q.Model, q.ModelAt
 	c.record.Model, c.record.Stream, c.record.InputTokens = m.Name, stream, p.InputTokens
 	return true
 }

@@ -106,6 +106,7 @@ func TestClientThatLeavesIsAbortedUpstream(t *testing.T) {
 // Field case F15, while the body is on its way: to the gateway, and to an endpoint that
 // does not read.
 func TestClientThatLeavesWhileItsBodyIsSent(t *testing.T) {
+	t.Parallel()
 	body := `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("x", 12<<20) + `"}]}`
 	for way, leave := range waysToLeave {
 		t.Run("to the gateway, "+way, func(t *testing.T) {
@@ -156,6 +157,7 @@ func TestClientThatLeavesWhileItsBodyIsSent(t *testing.T) {
 // Field case F15, between two attempts: a client that leaves during the backoff is not
 // retried for.
 func TestClientThatLeavesBetweenAttempts(t *testing.T) {
+	t.Parallel()
 	for way, leave := range waysToLeave {
 		t.Run(way, func(t *testing.T) {
 			s := ordered(func(c *scripted.Call) { c.Reply(503, "text/plain", "busy") }, func(c *scripted.Call) { c.Hold() })
@@ -182,6 +184,7 @@ func TestClientThatLeavesBetweenAttempts(t *testing.T) {
 
 // Field case F15: impatient clients that retry leave no orphans upstream.
 func TestImpatientClientsLeaveNoOrphans(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, pooled(func(c *scripted.Call) { c.Hold() }))
 	defer r.close()
 	var most int

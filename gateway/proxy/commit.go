@@ -24,6 +24,7 @@ func (c *call) commit() {
 	}
 	c.stamp(h)
 	c.record.Status = a.status
+	c.readyToWrite()
 	c.w.WriteHeader(a.status)
 }
 
@@ -44,8 +45,8 @@ func (c *call) reportFirst() {
 	a := &c.answer
 	a.reported = true
 	c.model.router.report(flow.FirstToken(c.ticket, a.action.Attempt))
-	c.record.TTFT = a.first.Sub(c.arrived)
 	if c.request.Stream {
+		c.record.TTFT = a.first.Sub(c.arrived)
 		c.model.metrics[a.action.Pool].TTFT(c.record.TTFT)
 	}
 }
@@ -121,10 +122,7 @@ func (c *call) write(p []byte) bool {
 	if len(p) == 0 {
 		return true
 	}
-	// Moving the deadline costs more than looking at the clock, so it moves in steps.
-	if now := time.Now(); c.writeDeadline.Sub(now) < c.g.cfg.WriteTimeout {
-		c.extendWrites(now)
-	}
+	c.readyToWrite()
 	if _, err := c.w.Write(p); err != nil {
 		return false
 	}
@@ -157,8 +155,12 @@ func (c *call) writeFailed() {
 	c.finish(attempt.ClientGone)
 }
 
-func (c *call) extendWrites(now time.Time) {
-	timeout := c.g.cfg.WriteTimeout
-	c.writeDeadline = now.Add(timeout + timeout/8)
-	_ = c.rc.SetWriteDeadline(c.writeDeadline)
+// readyToWrite gives what is written next the write timeout, however long the call has
+// waited. Moving the deadline costs more than looking at the clock, so it moves in steps.
+func (c *call) readyToWrite() {
+	now, timeout := time.Now(), c.g.cfg.WriteTimeout
+	if c.writeDeadline.Sub(now) < timeout {
+		c.writeDeadline = now.Add(timeout + timeout/8)
+		_ = c.rc.SetWriteDeadline(c.writeDeadline) // a writer without deadlines has no slow clients
+	}
 }

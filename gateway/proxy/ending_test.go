@@ -34,6 +34,10 @@ func TestStreamCutByItsEndpointNeverEndsCleanly(t *testing.T) {
 		"rst inside an event":       {script: func(c *scripted.Call) { _ = c.Chunk(half); c.Pause(20 * time.Millisecond); c.RST() }, torn: true},
 		"end inside an event":       {script: func(c *scripted.Call) { _ = c.Chunk(half); c.LastChunk() }, torn: true},
 		"end inside a chunk":        {script: func(c *scripted.Call) { _ = c.Write("ff\r\n" + half); c.FIN() }, torn: true},
+		"end inside the event after the finish": {script: func(c *scripted.Call) {
+			_ = c.Chunk(finishEvent + usageEvent[:40])
+			c.LastChunk()
+		}, torn: true},
 		"whole event without blank line": {script: func(c *scripted.Call) {
 			_ = c.Chunk(strings.TrimRight(textEvent("three"), "\n"))
 			c.LastChunk()
@@ -400,3 +404,55 @@ func TestHalfClosedClientGetsNoEmptyAnswer(t *testing.T) {
 type closer func() error
 
 func (c closer) Close() error { return c() }
+
+// A JSON answer that is an error passes as it came, and is not counted as a success.
+func TestErrorObjectWithStatus200IsNoSuccess(t *testing.T) {
+	for body, outcome := range map[string]string{
+		`{"error":{"message":"died","code":500}}`:      "endpoint_failure",
+		`{"object":"error","message":"no","code":400}`: "caller_fault",
+	} {
+		r := newRig(t, ordered(func(c *scripted.Call) { c.Reply(200, "application/json", body) }))
+		if a := r.post(chatPath, unstreamed); a.status != 200 || a.body != body {
+			t.Errorf("status %d, %q", a.status, a.body)
+		}
+		if c := r.record(); c.string("outcome") != outcome || c.int("attempts") != 1 {
+			t.Errorf("record %v", c)
+		}
+		r.close()
+	}
+}
+
+// What is held back of a stream is booked as buffered; where there is no room it is let
+// go, and another attempt is then no longer possible.
+func TestHeldPreambleIsBooked(t *testing.T) {
+	preamble := strings.Repeat(roleEvent, 10)
+	script := func(c *scripted.Call) {
+		events(c, preamble)
+		c.Pause(2 * time.Second)
+		_ = c.Chunk(errorEvent + doneEvent) // a peer that left is noted
+		c.LastChunk()
+	}
+	t.Run("held", func(t *testing.T) {
+		inBubble(t, ordered(script, func(c *scripted.Call) { c.Stream(wholeStream("good")...) }), func(t *testing.T, r *rig) {
+			c := r.send(rawPost(chatPath, streamed))
+			time.Sleep(time.Second)
+			if held := r.gateway.State().BufferedBytes; held != int64(64<<10+len(preamble)) {
+				t.Errorf("%d bytes are booked", held)
+			}
+			readUntil(t, c, doneEvent)
+			closeAll(t, c)
+		})
+	})
+	t.Run("no room", func(t *testing.T) {
+		s := ordered(script, func(c *scripted.Call) { c.Stream(wholeStream("wrong")...) })
+		s.config = func(c *proxy.Config) { c.Limits.Buffered = 64<<10 + 100 }
+		inBubble(t, s, func(t *testing.T, r *rig) {
+			if a := r.post(chatPath, streamed); a.body != preamble+errorEvent+doneEvent || a.err != nil {
+				t.Errorf("got %q, %v", a.body, a.err)
+			}
+			if rec := r.record(); rec.int("attempts") != 1 || rec.string("outcome") != "endpoint_failure" {
+				t.Errorf("record %v", rec)
+			}
+		})
+	})
+}

@@ -84,7 +84,7 @@ func withheldError(status int) api.Error {
 // unpassable stands for the answer of a last attempt that could not be kept whole.
 func unpassable(status, attempts int, why flow.Reason) api.Error {
 	what := fmt.Sprintf("answered with status %d", status)
-	if status == http.StatusOK {
+	if status < 300 {
 		status, what = http.StatusBadGateway, "sent an error in place of an answer"
 	}
 	return api.Error{Status: status, Code: "upstream_failed",
@@ -149,6 +149,7 @@ func (c *call) sendError(e api.Error) {
 	c.record.Status = e.Status
 	h := c.w.Header()
 	c.stamp(h)
+	c.readyToWrite()
 	writeJSON(c.w, e.Status, api.AppendError(nil, e))
 }
 
@@ -162,7 +163,7 @@ func (c *call) giveUp(why flow.Reason) {
 	}
 	a := &c.answer
 	switch {
-	case a.status == 0, a.status == http.StatusOK && !a.tally.Failed:
+	case a.status < 300 && !a.tally.Failed:
 		c.sendError(unreachable(a.outcome, c.record.Attempts, why))
 		return
 	case !a.whole || c.keptQuotesKey():

@@ -9,6 +9,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -65,7 +66,6 @@ type Limits struct {
 type Model struct {
 	Name      string
 	Aliases   []string
-	ServedAs  string // what the endpoints call it; "" for Name
 	KeyHeader string // request header whose hash policies see as the key; "" for none
 	Machine   flow.Config
 	Pools     []Pool // parallel to Machine.Pools
@@ -73,6 +73,7 @@ type Model struct {
 
 // Pool is the live half of a pool.
 type Pool struct {
+	ServedAs  string        // what the endpoints call the model; "" for its Name
 	Scrape    time.Duration // between two scrapes of an endpoint; 0: none
 	Dialect   upstream.Dialect
 	Endpoints []Endpoint // parallel to the machine's
@@ -87,7 +88,7 @@ type Endpoint struct {
 // model is a Model in service.
 type model struct {
 	Model
-	servedAs  string
+	servedAs  []string // by pool
 	router    *router
 	endpoints []endpoint // by slot
 	metrics   []*telemetry.Pool
@@ -155,11 +156,10 @@ func New(cfg Config) (*Gateway, error) {
 }
 
 func (g *Gateway) newModel(mc Model) (*model, error) {
-	m := &model{Model: mc, servedAs: mc.ServedAs, router: newRouter(flow.New(mc.Machine), g.clock)}
-	if m.servedAs == "" {
-		m.servedAs = mc.Name
-	}
+	m := &model{Model: mc}
+	m.router = newRouter(flow.New(mc.Machine), g.clock, func(a flow.Action) { g.logHealth(m, a) })
 	for p, pool := range mc.Machine.Pools {
+		m.servedAs = append(m.servedAs, cmp.Or(mc.Pools[p].ServedAs, mc.Name))
 		m.metrics = append(m.metrics, g.cfg.Metrics.Pool(mc.Name, pool.Name))
 		for e, ep := range pool.Endpoints {
 			live := mc.Pools[p].Endpoints[e]
@@ -171,6 +171,17 @@ func (g *Gateway) newModel(mc Model) (*model, error) {
 		}
 	}
 	return m, nil
+}
+
+// logHealth writes that an endpoint has left rotation, or is back.
+func (g *Gateway) logHealth(m *model, a flow.Action) {
+	e := &m.endpoints[a.Slot]
+	level, what := slog.LevelWarn, "endpoint ejected"
+	if a.Kind == flow.Returned {
+		level, what = slog.LevelInfo, "endpoint back in rotation"
+	}
+	g.cfg.Log.LogAttrs(context.Background(), level, what, slog.String("model", m.Name),
+		slog.String("pool", m.Machine.Pools[a.Pool].Name), slog.String("endpoint", e.name))
 }
 
 // Watch scrapes the endpoints until ctx ends, then returns once all scrapers have.

@@ -74,9 +74,11 @@ func (r *rig) gather() []*dto.MetricFamily {
 	return fs
 }
 
-// metric adds up the samples of a series that have all the labels, "name=value".
+// metric adds up the samples of a series that have all the labels, "name=value", once
+// nothing is in flight.
 func (r *rig) metric(name string, labels ...string) float64 {
 	r.t.Helper()
+	r.settle()
 	total := 0.0
 	for _, f := range r.gather() {
 		if f.GetName() != name {

@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,8 +10,8 @@ import (
 	"time"
 
 	"kvasir/gateway/proxy"
-	"kvasir/internal/testkit/memnet"
 	"kvasir/internal/testkit/scripted"
+	"kvasir/selection/policy"
 )
 
 // status answers with a status and an error body.
@@ -70,20 +69,14 @@ func TestNoSettingRetriesForEver(t *testing.T) {
 	s := pooled(scripts...)
 	s.config = func(c *proxy.Config) { c.Models[0].Machine.Retry.Attempts = 5 }
 	r := newRig(t, s)
+	defer r.close()
+	r.attempts = 6
 	if a := r.post(chatPath, unstreamed); a.status != 502 {
 		t.Errorf("status %d", a.status)
 	}
 	if n := r.upstreamCalls(); n != 6 {
 		t.Errorf("%d attempts for 1 + 5 allowed", n)
 	}
-	r.client.CloseIdleConnections()
-	r.settle()
-	for _, up := range r.upstreams {
-		up.Close()
-	}
-	_ = r.server.Close()
-	r.gateway.Close()
-	r.running.Wait()
 }
 
 // Field case F22: in steady failure the retries of all calls have a budget, and a client
@@ -117,33 +110,49 @@ func TestRetryBudgetBoundsUpstreamCalls(t *testing.T) {
 // Field case F26: affinity does not bind a call to a broken endpoint: the retry goes
 // elsewhere, and later calls of the session stay where they then are.
 func TestAffinityYieldsToHealth(t *testing.T) {
-	for name, broken := range map[string]scripted.Script{"reset": refuse, "busy": status(503)} {
+	byHeader := func(c *proxy.Config) {
+		rule := policy.ConsistentHash{Key: "header", Header: "X-Session-Id", Blocks: 1, LoadFactor: 1.25}
+		c.Models[0].Machine.Pools[0].Policy, c.Models[0].KeyHeader = rule.New(), "X-Session-Id"
+	}
+	for name, x := range map[string]struct {
+		broken scripted.Script
+		config func(*proxy.Config)
+		prompt string // %d: the call's number
+	}{
+		"prefix, reset": {refuse, nil, unstreamed},
+		"prefix, busy":  {status(503), nil, unstreamed},
+		"header, reset": {refuse, byHeader, `{"model":"m","messages":[{"role":"user","content":"prompt %d"}]}`},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := pooled(good, good, good, good)
-			s.policy = "consistent-hash"
+			s.policy, s.config = "consistent-hash", x.config
 			r := newRig(t, s)
 			defer r.close()
+			calls := 0
 			at := func() string {
-				a := r.post(chatPath, unstreamed, "X-Session-Id: one")
+				calls++
+				a := r.post(chatPath, strings.Replace(x.prompt, "%d", fmt.Sprint(calls), 1), "X-Session-Id: one")
 				if a.status != 200 {
 					t.Fatalf("status %d: %s", a.status, a.body)
 				}
 				return a.header.Get("X-Kvasir-Endpoint")
 			}
 			home := at()
-			if again := at(); again != home {
-				t.Fatalf("no affinity: %s, then %s", home, again)
+			for range 4 {
+				if again := at(); again != home {
+					t.Fatalf("no affinity: %s, then %s", home, again)
+				}
 			}
 			for i := range r.upstreams {
 				if endpointName(i) == home {
-					r.upstreams[i].SetScript(broken)
+					r.upstreams[i].SetScript(x.broken)
 				}
 			}
 			seen := map[string]bool{}
 			for range 5 {
 				seen[at()] = true
 			}
-			if seen[home] || name == "reset" && r.metric("kvasir_endpoint_in_rotation", "endpoint="+home) != 0 {
+			if seen[home] || strings.HasSuffix(name, "reset") && r.metric("kvasir_endpoint_in_rotation", "endpoint="+home) != 0 {
 				t.Errorf("calls went to %v; %s is broken", seen, home)
 			}
 		})
@@ -257,15 +266,16 @@ func TestLowerPoolIsForWhatTheHigherCannotTake(t *testing.T) {
 			t.Fatal("the lower pool was used while the higher one is in rotation")
 		}
 	}
-	r.upstreams[0].SetScript(refuse)
-	r.upstreams[1].SetScript(refuse)
+	r.upstreams[0].Close()
+	r.upstreams[1].Close()
+	time.Sleep(20 * time.Millisecond) // the pool sees its idle connections closed
 	for range 4 {
 		if a := r.post(chatPath, unstreamed); a.status != 200 || a.header.Get("X-Kvasir-Endpoint") != "e3" {
-			t.Fatalf("status %d from %q", a.status, a.header.Get("X-Kvasir-Endpoint"))
+			t.Fatalf("status %d from %q: %s", a.status, a.header.Get("X-Kvasir-Endpoint"), a.body)
 		}
 	}
-	if n := len(r.upstreams[0].Calls()) + len(r.upstreams[1].Calls()); n != 10+6 {
-		t.Errorf("the dead pool was tried %d times, want 6: then it is out of rotation", n-10)
+	if n := r.metric("kvasir_attempts_total", "pool=p1", "outcome=endpoint_failure"); n != 6 {
+		t.Errorf("the dead pool was tried %v times, want 6: then it is out of rotation", n)
 	}
 	if n := r.metric("kvasir_calls_total", "pool=p2", "outcome=success"); n != 4 {
 		t.Errorf("%v calls counted for the lower pool", n)
@@ -275,11 +285,11 @@ func TestLowerPoolIsForWhatTheHigherCannotTake(t *testing.T) {
 // Field case F41: an idle connection that dies as the call comes costs the client
 // nothing and the endpoint's health nothing.
 func TestStaleConnectionIsNobodysFault(t *testing.T) {
+	t.Parallel()
 	small, big := unstreamed, `{"model":"m","messages":[{"role":"user","content":"`+strings.Repeat("x", 900<<10)+`"}]}`
 	for name, x := range map[string]struct {
 		body  string
 		early bool
-		ways  []func(*scripted.Call)
 	}{
 		"small": {body: small},
 		"big":   {body: big, early: true},
@@ -350,9 +360,8 @@ func TestAttemptAfterAStaleConnectionDialsAnew(t *testing.T) {
 // Field case F41 in its own times: endpoints that close what was idle for T, calls with
 // gaps round T.
 func TestIdleCloseRace(t *testing.T) {
+	t.Parallel()
 	const idle = 20 * time.Millisecond
-	network := memnet.New()
-	_ = network
 	server := &http.Server{IdleTimeout: idle, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(jsonAnswer)) // the gateway is there
@@ -404,9 +413,9 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	}
 }
 
-// A model without an endpoint in rotation answers 503 at once, says when to come back,
-// and counts it.
-func TestNoEndpointInRotationIsA503(t *testing.T) {
+// The last endpoint of a model's last pool stays in rotation, however it fares: there is
+// nothing better to try.
+func TestLastEndpointStaysInRotation(t *testing.T) {
 	s := setup{pools: [][]scripted.Script{{refuse}, {refuse}}}
 	s.config = func(c *proxy.Config) {
 		c.Models[0].Machine.Health.Ejection = time.Hour
@@ -414,9 +423,16 @@ func TestNoEndpointInRotationIsA503(t *testing.T) {
 	}
 	r := newRig(t, s)
 	defer r.close()
-	r.post(chatPath, unstreamed) // both fail; the last pool's only endpoint is guarded
-	if n := r.metric("kvasir_endpoint_in_rotation"); n != 1 {
-		t.Errorf("%v endpoints in rotation, want the guarded one", n)
+	for range 3 {
+		if a := r.post(chatPath, unstreamed); a.status != 502 {
+			t.Errorf("status %d", a.status)
+		}
+	}
+	if n := r.metric("kvasir_endpoint_in_rotation", "endpoint=e2"); n != 1 {
+		t.Error("the last endpoint left rotation")
+	}
+	if n := r.metric("kvasir_endpoint_in_rotation", "endpoint=e1"); n != 0 {
+		t.Error("the first pool's endpoint is still in rotation")
 	}
 	if ok, why := r.gateway.Ready(); !ok {
 		t.Errorf("not ready: %s", why)
@@ -480,5 +496,4 @@ func TestUnreachableEndpointIsA502(t *testing.T) {
 	if e := envelope(t, a.body); e.Code != "upstream_connect_failed" || e.RequestID == "" {
 		t.Errorf("envelope %+v", e)
 	}
-	_ = context.Background
 }

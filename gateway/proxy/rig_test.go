@@ -41,6 +41,7 @@ type rig struct {
 	records   *recorder
 	serverLog *lockedBuffer
 	accepted  atomic.Int64 // calls that reached the gateway by a call's route
+	attempts  int          // that a call may make: 3
 	client    *http.Client
 
 	server    *http.Server
@@ -82,7 +83,7 @@ func endpointName(n int) string { return fmt.Sprintf("e%d", n+1) }
 
 func newRig(t testing.TB, s setup) *rig {
 	t.Helper()
-	r := &rig{t: t, registry: prometheus.NewRegistry(), records: &recorder{}, serverLog: &lockedBuffer{}, network: s.network}
+	r := &rig{t: t, registry: prometheus.NewRegistry(), records: &recorder{}, serverLog: &lockedBuffer{}, network: s.network, attempts: 3}
 	if s.policy == "" {
 		s.policy = "round-robin"
 	}
@@ -94,7 +95,7 @@ func newRig(t testing.TB, s setup) *rig {
 		t.Fatalf("no policy %q", s.policy)
 	}
 	model := proxy.Model{
-		Name: testModel, Aliases: []string{testAlias}, ServedAs: s.servedAs,
+		Name: testModel, Aliases: []string{testAlias},
 		Machine: flow.Config{
 			Seed: 1, Retry: attempt.Default(), Health: health.Default(),
 			Prefix: prefix.Config{BudgetBytes: 8 << 20, SpeculativeTTL: 30 * time.Second},
@@ -105,7 +106,7 @@ func newRig(t testing.TB, s setup) *rig {
 	names := telemetry.ModelPools{Model: testModel}
 	for p, scripts := range s.pools {
 		pool := flow.Pool{Name: fmt.Sprintf("p%d", p+1), PolicyName: s.policy, Policy: rule.Params().New()}
-		live := proxy.Pool{}
+		live := proxy.Pool{ServedAs: s.servedAs}
 		named := telemetry.PoolEndpoints{Pool: pool.Name}
 		for _, script := range scripts {
 			up := scripted.Start(r.listen(), s.options, script)
@@ -142,7 +143,7 @@ func newRig(t testing.TB, s setup) *rig {
 
 func (r *rig) serve(wrap func(http.Handler) http.Handler) {
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if q.Method == http.MethodPost && strings.HasPrefix(q.URL.Path, "/v1/") {
+		if p := q.URL.Path; q.Method == http.MethodPost && (p == chatPath || p == completionPath || p == embedPath) {
 			r.accepted.Add(1)
 		}
 		r.gateway.ServeHTTP(w, q)
@@ -252,7 +253,7 @@ func (r *rig) check() {
 	recorded := 0
 	for _, c := range records {
 		recorded += c.int("attempts")
-		if c.int("attempts") > 3 {
+		if c.int("attempts") > r.attempts {
 			r.t.Errorf("a call made %d attempts: %v", c.int("attempts"), c)
 		}
 	}
@@ -298,6 +299,7 @@ type answer struct {
 	header http.Header
 	body   string
 	err    error // of the body
+	closes bool  // the connection ends with it
 }
 
 // post sends a body through net/http and reads the answer to its end. Headers are
@@ -338,7 +340,7 @@ func (r *rig) do(ctx context.Context, method, path string, body io.Reader, heade
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, string(text), err}, nil
+	return answer{resp.StatusCode, resp.Header, string(text), err, resp.Close}, nil
 }
 
 // rawPost is a whole request as bytes.

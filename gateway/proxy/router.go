@@ -16,16 +16,18 @@ import (
 // machine's time never goes backwards.
 type router struct {
 	clock func() mono.Time
+	tell  func(flow.Action) // hears of notices, outside the lock
 
 	mu      sync.Mutex
 	machine *flow.Machine
 	waiting map[selection.CallID]chan<- flow.Action
-	timer   *time.Timer // of the machine's wake-up
+	timer   *time.Timer   // of the machine's wake-up
+	notices []flow.Action // not told yet
 	closed  bool
 }
 
-func newRouter(m *flow.Machine, clock func() mono.Time) *router {
-	r := &router{machine: m, clock: clock, waiting: map[selection.CallID]chan<- flow.Action{}}
+func newRouter(m *flow.Machine, clock func() mono.Time, tell func(flow.Action)) *router {
+	r := &router{machine: m, clock: clock, tell: tell, waiting: map[selection.CallID]chan<- flow.Action{}}
 	r.timer = time.AfterFunc(time.Hour, r.wake)
 	r.timer.Stop()
 	return r
@@ -34,10 +36,10 @@ func newRouter(m *flow.Machine, clock func() mono.Time) *router {
 // arrive places a call: the action is a Dispatch or a Refuse.
 func (r *router) arrive(q *selection.Request) flow.Action {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	var own flow.Action
 	for _, a := range r.machine.Step(r.clock(), flow.Arrive(q)) {
-		if a.Kind != flow.WakeAt && a.Ticket.Call == q.ID {
+		if a.Ticket.Call == q.ID { // ids begin at 1; what belongs to no call has 0
 			own = a
 			continue
 		}
@@ -49,7 +51,7 @@ func (r *router) arrive(q *selection.Request) flow.Action {
 // report tells the machine what happened.
 func (r *router) report(e flow.Event) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	r.step(e)
 }
 
@@ -58,7 +60,7 @@ func (r *router) report(e flow.Event) {
 func (r *router) failed(t flow.Ticket, n int, o attempt.Outcome) <-chan flow.Action {
 	word := make(chan flow.Action, 1)
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	r.waiting[t.Call] = word
 	r.step(flow.Done(t, n, o, flow.Usage{}))
 	return word
@@ -67,7 +69,7 @@ func (r *router) failed(t flow.Ticket, n int, o attempt.Outcome) <-chan flow.Act
 // left reports that a call's client is gone; nobody waits for the machine's word.
 func (r *router) left(t flow.Ticket) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	delete(r.waiting, t.Call)
 	r.step(flow.Left(t))
 }
@@ -79,21 +81,21 @@ func (r *router) signal(slot selection.Slot, generation uint32, load signal.Load
 
 func (r *router) snapshot() flow.Snapshot {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	return r.machine.Snapshot(r.clock())
 }
 
 // close stops the timer. Calls that are still waiting hear nothing more.
 func (r *router) close() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	r.closed = true
 	r.timer.Stop()
 }
 
 func (r *router) wake() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	if !r.closed {
 		r.step(flow.Wake())
 	}
@@ -105,12 +107,26 @@ func (r *router) step(e flow.Event) {
 	}
 }
 
+// unlock gives the lock back and tells what is to be told.
+func (r *router) unlock() {
+	notices := r.notices
+	r.notices = nil
+	r.mu.Unlock()
+	for _, a := range notices {
+		r.tell(a)
+	}
+}
+
 // do carries out an action that is not the answer to the current call's arrival.
 func (r *router) do(a flow.Action) {
-	if a.Kind == flow.WakeAt {
+	switch a.Kind {
+	case flow.WakeAt:
 		if !r.closed {
 			r.timer.Reset(max(a.At.Sub(r.clock()), 0))
 		}
+		return
+	case flow.Ejected, flow.Returned:
+		r.notices = append(r.notices, a)
 		return
 	}
 	if word, ok := r.waiting[a.Ticket.Call]; ok {

@@ -13,9 +13,6 @@ import (
 
 // answer is what one attempt brought, and how far it got.
 type answer struct {
-	modelAt api.Span // of the request: where the model's name stands
-	renamed bool     // the endpoints know the model by another name
-
 	endpoint *endpoint
 	action   flow.Action
 	explain  string // the decision, for the response header
@@ -68,10 +65,7 @@ func (c *call) send(a flow.Action) {
 // open readies the record for an attempt.
 func (c *call) open(a flow.Action) {
 	e := &c.model.endpoints[a.Slot]
-	c.answer = answer{
-		modelAt: c.answer.modelAt, renamed: c.answer.renamed,
-		endpoint: e, action: a,
-	}
+	c.answer = answer{endpoint: e, action: a}
 	c.giveKept()
 	c.bookEvent(0)
 	c.record.Attempts++
@@ -92,8 +86,8 @@ func (c *call) open(a flow.Action) {
 // model's name where the endpoint knows it by another one.
 func (c *call) upstreamRequest(ctx context.Context) *http.Request {
 	pieces := [][]byte{c.body.data}
-	if c.answer.renamed {
-		parts := api.Splice(c.body.data, c.answer.modelAt, api.AppendString(nil, c.model.servedAs))
+	if name := c.model.servedAs[c.answer.action.Pool]; name != string(c.asked) {
+		parts := api.Splice(c.body.data, c.askedAt, api.AppendString(nil, name))
 		pieces = parts[:]
 	}
 	var length int64

@@ -193,12 +193,9 @@ func (c *call) streamEnded(last []byte, cleanly bool) {
 		return
 	}
 	a, t := &c.answer, &c.answer.tally
-	torn := c.events.MidEvent() || a.blind
+	torn := a.blind || c.events.MidEvent()
 	if cleanly && !a.blind {
-		// Some servers leave out the last blank line.
-		if ev, ok := c.events.Finish(); ok && !ev.Oversize && sound(ev.Data) {
-			c.take(api.ReadChunk(ev.Data), time.Now())
-		}
+		cleanly = c.lastEvent()
 	}
 	switch {
 	case t.Failed && !a.begun && !a.committed && a.fault.Retryable():
@@ -220,10 +217,18 @@ func (c *call) streamEnded(last []byte, cleanly bool) {
 	}
 }
 
-// sound reports whether an event that the stream's end cut off lacks nothing but its
-// blank line.
-func sound(data []byte) bool {
-	return json.Valid(data) || bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]"))
+// lastEvent reads the event that the end of the stream cut off, if any. It reports
+// whether nothing of it is missing but its blank line, which some servers leave out.
+func (c *call) lastEvent() bool {
+	ev, ok := c.events.Finish()
+	switch {
+	case !ok:
+		return true
+	case ev.Oversize || !json.Valid(ev.Data) && string(bytes.TrimSpace(ev.Data)) != "[DONE]":
+		return false
+	}
+	c.take(api.ReadChunk(ev.Data), time.Now())
+	return true
 }
 
 // endStream releases the charge of an answer that is over, then writes what is left.
