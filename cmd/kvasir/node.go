@@ -69,7 +69,7 @@ func startNode(c *config.Config, log *slog.Logger) (*node, error) {
 
 	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	n.data = &http.Server{
-		Handler: n.gateway, ErrorLog: errorLog,
+		Handler: n.gateway, BaseContext: n.gateway.BaseContext, ErrorLog: errorLog,
 		ReadHeaderTimeout: c.Client.HeaderTimeout, IdleTimeout: c.Client.IdleTimeout, MaxHeaderBytes: 64 << 10,
 	}
 	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
@@ -104,13 +104,27 @@ func (n *node) stop(grace time.Duration) error {
 	defer cancel()
 	err := n.data.Shutdown(ctx)
 	if err != nil {
-		err = errors.Join(fmt.Errorf("calls were still in flight after %v and have been cut", grace), n.data.Close())
+		err = errors.Join(fmt.Errorf("calls were still in flight after %v and have been cut", grace), n.cut())
 	}
 	n.stopWatch()
 	<-n.watched
 	n.gateway.Close()
 	n.transport.CloseIdleConnections()
 	return errors.Join(err, n.admin.Close())
+}
+
+// lastWords is how long calls that are cut have to tell their clients.
+const lastWords = time.Second
+
+// cut ends the calls that did not end in time, and then the connections that are left.
+func (n *node) cut() error {
+	n.gateway.Cut()
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	if n.data.Shutdown(ctx) == nil {
+		return nil
+	}
+	return n.data.Close()
 }
 
 // newLogger writes JSON lines from the configured level on.

@@ -101,6 +101,9 @@ func (c *call) end() {
 	if c.held {
 		c.left()
 	}
+	if c.record.Outcome == telemetry.ClientGone && c.wasCut() {
+		c.tellCut()
+	}
 	g := c.g
 	c.giveKept()
 	c.bookEvent(0)

@@ -118,6 +118,8 @@ type Gateway struct {
 	kept     sync.Pool // *call
 
 	draining atomic.Bool
+	base     context.Context // of the calls
+	cutAll   context.CancelCauseFunc
 }
 
 // New returns a gateway. Close it when it serves no more.
@@ -127,6 +129,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	epoch := cfg.Epoch
 	g := &Gateway{cfg: cfg, byName: map[string]*model{}, clock: func() mono.Time { return mono.Time(time.Since(epoch)) }}
+	g.base, g.cutAll = context.WithCancelCause(context.Background())
 	g.buffered.limit = cfg.Limits.Buffered
 	g.unpooled = unpooled(cfg.Transport)
 	g.kept.New = func() any { return &call{scratch: newScratch()} }
@@ -210,11 +213,6 @@ func (g *Gateway) Watch(ctx context.Context) {
 	}
 	scrapers.Wait()
 }
-
-// Drain turns readiness off. Calls in flight go on; one that still arrives is served,
-// and its client told to close the connection, so that a client which learns late of the
-// drain meets no error.
-func (g *Gateway) Drain() { g.draining.Store(true) }
 
 // Close stops the machines' timers. Call it after the last call has ended.
 func (g *Gateway) Close() {

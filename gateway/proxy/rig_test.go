@@ -152,7 +152,7 @@ func (r *rig) serve(wrap func(http.Handler) http.Handler) {
 		handler = wrap(handler)
 	}
 	r.server = &http.Server{
-		Handler: handler, ErrorLog: log.New(r.serverLog, "", 0),
+		Handler: handler, BaseContext: r.gateway.BaseContext, ErrorLog: log.New(r.serverLog, "", 0),
 		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	l := r.listen()
