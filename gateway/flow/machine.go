@@ -311,8 +311,15 @@ func (m *Machine) judge(at mono.Time, c *call, o attempt.Outcome) {
 	switch {
 	case c.committed:
 		return
+	case o == attempt.Broken && c.nTried > 0:
+		// The same call failed elsewhere before: it may be what breaks engines (field case
+		// F30), so it is no evidence against a second one.
+		if c.probe {
+			s.breaker.ProbeLost(at)
+			p.dirty = true
+		}
 	case o.CountsAgainst():
-		if s.breaker.Fail(m.health, c.probe) && !(p.last && p.onlyInRotation(m, at, c.slot)) {
+		if s.breaker.Fail(m.health, c.probe) && !(p.last && p.onlyInRotation(m, c.slot)) {
 			s.breaker.Eject(m.health, at)
 			p.dirty = true
 			m.notice(Ejected, c.slot)

@@ -281,6 +281,83 @@ func TestPools_LowerOneOnlyWhenHigherHasNobody(t *testing.T) {
 	}
 }
 
+// fails lets a call arrive, end so, and be forgotten.
+func fails(t *testing.T, m *Machine, now mono.Time, id int, o attempt.Outcome) Action {
+	t.Helper()
+	a := only(t, m.Step(now, Arrive(request(id))))
+	m.Step(now+1, Done(a.Ticket, 0, o, Usage{}))
+	m.Step(now+1, Left(a.Ticket))
+	m.Step(now+2, Wake())
+	return a
+}
+
+func TestLastResort_IsWhatWasEjected(t *testing.T) {
+	m := New(newConfig(newTestPool("p", lightest{}, "a", "b")))
+	for i := range 3 {
+		fails(t, m, mono.Time(10*i+10), i+1, attempt.ConnectFailed) // a, the first of equals
+	}
+	a := only(t, m.Step(100, Arrive(request(10))))
+	if a.Slot != 1 {
+		t.Fatalf("the call went to slot %d, which is out of rotation", a.Slot)
+	}
+	m.Step(101, Done(a.Ticket, 0, attempt.ConnectFailed, Usage{}))
+	at, _ := wakeIn(m.Step(102, Wake()))
+	a = only(t, m.Step(at, Wake()))
+	if a.Kind != Dispatch || a.Slot != 0 {
+		t.Fatalf("with nobody else left to ask: %+v", a)
+	}
+	m.Step(at+1, FirstToken(a.Ticket, 1))
+	if b := only(t, m.Step(at+2, Arrive(request(11)))); len(b.Decision.Candidates) != 2 {
+		t.Error("what answered is not back in rotation")
+	}
+}
+
+func TestGuard_ToBeDueForAProbeIsNotToBeInRotation(t *testing.T) {
+	m := New(newConfig(newTestPool("p", lightest{}, "a", "b")))
+	for i := range 3 {
+		fails(t, m, mono.Time(10*i+10), i+1, attempt.ConnectFailed)
+	}
+	now := mono.Time(6 * time.Second) // a is due, and gets the first call
+	probe := only(t, m.Step(now, Arrive(request(10))))
+	for i := range 5 {
+		if a := fails(t, m, now+mono.Time(10*i+10), 20+i, attempt.ConnectFailed); a.Slot != 1 || probe.Slot != 0 {
+			t.Fatalf("probe at slot %d, call %d at slot %d", probe.Slot, i, a.Slot)
+		}
+	}
+	if s := m.Snapshot(now + 1000).Pools[0].Endpoints[1]; s.Health != health.InRotation {
+		t.Errorf("the last endpoint is %v while the other one is only being probed", s.Health)
+	}
+	// The probe hangs; after as long again the next call is one too.
+	if a := only(t, m.Step(now+mono.Time(5*time.Second), Arrive(request(30)))); len(a.Decision.Candidates) != 2 {
+		t.Error("a probe that hangs keeps its endpoint out")
+	}
+}
+
+func TestPoison_OneCallIsNoEvidenceAgainstTwoEndpoints(t *testing.T) {
+	c := newConfig(newTestPool("p", lightest{}, "a", "b", "c"))
+	c.Health.Failures = 1
+	m := New(c)
+	a := only(t, m.Step(1, Arrive(request(1))))
+	now := mono.Time(1000)
+	for a.Kind == Dispatch {
+		m.Step(now, Done(a.Ticket, a.Attempt, attempt.Broken, Usage{}))
+		at, ok := wakeIn(m.Step(now+1, Wake()))
+		if !ok {
+			break
+		}
+		a, now = only(t, m.Step(at, Wake())), at+1000
+	}
+	out := 0
+	for _, e := range m.Snapshot(now + 1000).Pools[0].Endpoints {
+		if e.Health != health.InRotation {
+			out++
+		}
+	}
+	if out != 1 {
+		t.Errorf("one call that breaks whoever takes it put %d endpoints out of rotation, want 1", out)
+	}
+}
+
 func TestNotices_TellWhenAnEndpointGoesAndComes(t *testing.T) {
 	m := New(newConfig(newTestPool("p", lightest{}, "a", "b")))
 	notices := func(actions []Action) (kinds []ActionKind) {

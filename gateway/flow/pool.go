@@ -66,26 +66,47 @@ func (p *pool) list(m *Machine, now mono.Time, c *call) {
 	for i := range v.Position {
 		v.Position[i] = selection.None
 	}
+	anybody := p.anybody(m, now, c)
 	for _, slot := range v.Members {
-		b := &m.state[slot].breaker
-		if due, ejected := b.ProbeDue(); ejected && due > now {
+		if due, out := m.state[slot].breaker.ProbeDue(); out && due > now {
 			p.until = min(p.until, due)
 		}
-		if !b.Permits(now) || c.hasTried(slot) {
-			continue
+		if p.permits(m, now, c, slot, anybody) {
+			v.Position[slot] = int32(len(v.Candidates))
+			v.Candidates = append(v.Candidates, slot)
 		}
-		v.Position[slot] = int32(len(v.Candidates))
-		v.Candidates = append(v.Candidates, slot)
 	}
 	v.Scores = v.Scores[:len(v.Candidates)]
 	// A list that leaves out what this call has tried holds for this call alone.
 	p.dirty = c.nTried > 0
 }
 
-// onlyInRotation reports whether no other member than slot is in rotation.
-func (p *pool) onlyInRotation(m *Machine, now mono.Time, slot selection.Slot) bool {
+// permits reports whether the call may go to the member now; anybody is what the method
+// of that name says.
+func (p *pool) permits(m *Machine, now mono.Time, c *call, slot selection.Slot, anybody bool) bool {
+	return !c.hasTried(slot) && (anybody || m.state[slot].breaker.Permits(now))
+}
+
+// anybody reports whether the call may go to members that are out of rotation: when it
+// has failed at all the others of the model's last pool. What was ejected a while ago may
+// be well again, and there is nobody else to ask.
+func (p *pool) anybody(m *Machine, now mono.Time, c *call) bool {
+	if !p.last || c.nTried == 0 {
+		return false
+	}
+	for _, slot := range p.view.Members {
+		if p.permits(m, now, c, slot, false) {
+			return false
+		}
+	}
+	return true
+}
+
+// onlyInRotation reports whether no other member than slot is in rotation. One that is
+// merely due for a probe is not.
+func (p *pool) onlyInRotation(m *Machine, slot selection.Slot) bool {
 	for _, s := range p.view.Members {
-		if s != slot && m.state[s].breaker.Permits(now) {
+		if s != slot && m.state[s].breaker.State() == health.InRotation {
 			return false
 		}
 	}

@@ -6,7 +6,6 @@ import (
 
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
-	"kvasir/selection"
 )
 
 // backoff is a call that waits for another attempt.
@@ -98,11 +97,15 @@ func (m *Machine) giveUp(i int32, why Reason) {
 	m.freeCall(i)
 }
 
-// hasAlternative reports whether any endpoint may be picked that the call has not tried.
+// hasAlternative reports whether there is an endpoint that the call may still go to.
 func (m *Machine) hasAlternative(now mono.Time, c *call) bool {
-	for slot := range m.state {
-		if m.state[slot].breaker.Permits(now) && !c.hasTried(selection.Slot(slot)) {
-			return true
+	for i := range m.pools {
+		p := &m.pools[i]
+		anybody := p.anybody(m, now, c)
+		for _, slot := range p.view.Members {
+			if p.permits(m, now, c, slot, anybody) {
+				return true
+			}
 		}
 	}
 	return false

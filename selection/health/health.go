@@ -3,7 +3,9 @@
 //
 // An endpoint that failed several calls in a row before any content leaves rotation for
 // a while. When the time is over one call, and no more, is let through as a probe: its
-// first content brings the endpoint back, its failure sends it out again.
+// first content brings the endpoint back, its failure sends it out again, and after as
+// long again without a verdict the next call is a probe too, so that one call which hangs
+// does not keep out an endpoint that has recovered.
 package health
 
 import (
@@ -41,7 +43,7 @@ func (s State) String() string { return stateNames[s] }
 type Breaker struct {
 	state    State
 	failures int
-	until    mono.Time // while Ejected: when a probe is due
+	until    mono.Time // while Ejected or Probing: when the next probe is due
 }
 
 // State returns the state as of the last report.
@@ -52,19 +54,20 @@ func (b *Breaker) Failures() int { return b.failures }
 
 // Permits reports whether the endpoint may be picked now.
 func (b *Breaker) Permits(now mono.Time) bool {
-	return b.state == InRotation || b.state == Ejected && now >= b.until
+	return b.state == InRotation || now >= b.until
 }
 
-// ProbeDue returns when an ejected endpoint may be probed; false in other states.
-func (b *Breaker) ProbeDue() (mono.Time, bool) { return b.until, b.state == Ejected }
+// ProbeDue returns when an endpoint that is out of rotation may be probed next; false for
+// one that is in rotation.
+func (b *Breaker) ProbeDue() (mono.Time, bool) { return b.until, b.state != InRotation }
 
-// Dispatch takes the permit for a call that was sent to the endpoint. It returns true
-// when that call is the probe.
-func (b *Breaker) Dispatch() bool {
+// Dispatch takes the permit for a call that is sent to the endpoint now. It returns true
+// when that call is a probe.
+func (b *Breaker) Dispatch(c Config, now mono.Time) bool {
 	if b.state == InRotation {
 		return false
 	}
-	b.state = Probing
+	b.state, b.until = Probing, now.Add(c.Ejection)
 	return true
 }
 

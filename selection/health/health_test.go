@@ -42,7 +42,7 @@ func TestBreaker_ProbesWithOneCall(t *testing.T) {
 	due := mono.Time(time.Second)
 
 	b := open()
-	if !b.Dispatch() || b.State() != Probing || b.Permits(due+1) {
+	if !b.Dispatch(c, due) || b.State() != Probing || b.Permits(due+1) {
 		t.Fatal("a second call may go out beside the probe")
 	}
 	if b.Fail(c, false) {
@@ -57,13 +57,19 @@ func TestBreaker_ProbesWithOneCall(t *testing.T) {
 	}
 
 	b = open()
-	b.Dispatch()
+	b.Dispatch(c, due)
 	if !b.Succeed() || !b.Permits(due) || b.State() != InRotation {
 		t.Error("a good probe does not bring the endpoint back")
 	}
 
 	b = open()
-	b.Dispatch()
+	b.Dispatch(c, due)
+	if b.Permits(due+mono.Time(c.Ejection)-1) || !b.Permits(due+mono.Time(c.Ejection)) {
+		t.Error("a probe without a verdict does not make room for the next one in its time")
+	}
+
+	b = open()
+	b.Dispatch(c, due)
 	b.ProbeLost(due + 5)
 	if !b.Permits(due+5) || b.State() == InRotation {
 		t.Error("a probe without a verdict does not leave the next call to probe")
