@@ -57,7 +57,7 @@ type Limits struct {
 	// Calls in flight over all models.
 	Calls int `config:"calls" allowed:"1..1000000"`
 	// The largest stream event that is still inspected; a larger one passes through unread.
-	Event Size `config:"event" allowed:"1KiB..1GiB"`
+	Event Size `config:"event" allowed:"1KiB..64MiB"`
 	// What is held back of one stream before its first content.
 	Preamble Size `config:"preamble" allowed:"1KiB..64MiB"`
 }

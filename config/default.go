@@ -16,7 +16,7 @@ func Default() Config {
 			Body:     32 * MiB,
 			Buffered: 1 * GiB,
 			Calls:    8192,
-			Event:    64 * MiB,
+			Event:    1 * MiB,
 			Preamble: 256 * KiB,
 		},
 		Retry: Retry{

@@ -33,7 +33,8 @@ var commands = []command{
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may go; the service does not
+	context.AfterFunc(ctx, stop)   // a second signal ends the process at once
 	env := environment{stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
 	code := run(ctx, env, os.Args[1:])
 	stop()

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"kvasir/config"
+	"kvasir/telemetry"
 )
 
 const serveUsage = `usage: kvasir serve --config FILE
@@ -19,6 +20,9 @@ example:
   kvasir config example > kvasir.yaml
   kvasir serve --config kvasir.yaml
 `
+
+// keptLogLines bounds the log lines that wait for a stderr that nobody reads.
+const keptLogLines = 4096
 
 // runServe is kvasir serve: the gateway of a configuration file.
 func runServe(ctx context.Context, env environment, args []string) int {
@@ -45,7 +49,9 @@ func runServe(ctx context.Context, env environment, args []string) int {
 		fmt.Fprintf(env.stderr, "kvasir serve: %v\n", err)
 		return 1
 	}
-	log := newLogger(env.stderr, c.Log.Level)
+	lines := telemetry.NewLines(env.stderr, keptLogLines)
+	defer lines.Close()
+	log := newLogger(lines, c.Log.Level)
 	n, err := startNode(c, log)
 	if err != nil {
 		fmt.Fprintf(env.stderr, "kvasir serve: %v\n", err)

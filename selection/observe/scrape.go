@@ -167,7 +167,8 @@ func (s *scraper) fetch(ctx context.Context, page *bytes.Buffer) error {
 	if resp.StatusCode != http.StatusOK {
 		// What is read to its end leaves the connection usable.
 		_, _ = page.ReadFrom(io.LimitReader(resp.Body, drainMost))
-		return fmt.Errorf("%s: status %s", s.url.Redacted(), resp.Status)
+		// The code alone: an endpoint may quote the key in the words beside it.
+		return fmt.Errorf("%s: status %d", s.url.Redacted(), resp.StatusCode)
 	}
 	n, err := page.ReadFrom(io.LimitReader(resp.Body, upstream.MaxPage+1))
 	switch {
