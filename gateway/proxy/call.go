@@ -137,7 +137,7 @@ func (c *call) forget(big bool) {
 
 // read takes the body in. It reports whether the call goes on.
 func (c *call) read() bool {
-	if enc := c.in.Header.Get("Content-Encoding"); !plain(enc) {
+	if enc := strings.Join(c.in.Header["Content-Encoding"], ", "); !plain(enc) {
 		return c.refuseUnread(telemetry.BadRequest, unsupportedEncoding(enc))
 	}
 	_ = c.rc.SetReadDeadline(time.Now().Add(c.g.cfg.BodyTimeout))

@@ -19,6 +19,9 @@ func (c *call) commit() {
 	}
 	h := c.w.Header()
 	copyResponseHeader(h, a.header, a.endpoint.Key)
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil // or the server would guess one
+	}
 	if a.stream {
 		h.Del("Content-Length") // there may be an event of the gateway's own to add
 	}

@@ -26,7 +26,7 @@ func (c *call) receive(resp *http.Response, watch *connWatch, cancel context.Can
 	ok := resp.StatusCode >= 200 && resp.StatusCode < 300
 	switch o := attempt.FromStatus(resp.StatusCode); {
 	case ok && c.wrongType(resp):
-		c.unusable(attempt.Failed, wrongContentType(resp.Header.Get("Content-Type"), c.request.Stream))
+		c.unusable(attempt.Failed, wrongContentType(c.hideKey(resp.Header.Get("Content-Type")), c.request.Stream))
 	case resp.StatusCode < 400 && !ok:
 		c.unusable(attempt.Failed, noAnswer(resp.StatusCode))
 	case o.Retryable():
@@ -103,6 +103,14 @@ func (c *call) keep(p []byte) bool {
 func (c *call) giveKept() {
 	c.g.buffered.give(int64(len(c.kept)))
 	c.kept = c.kept[:0]
+}
+
+// hideKey returns what may be quoted of an endpoint's words.
+func (c *call) hideKey(said string) string {
+	if quotes([]string{said}, c.answer.endpoint.Key) {
+		return "[withheld]"
+	}
+	return said
 }
 
 // keptQuotesKey reports whether what is held back quotes the endpoint's key: an engine

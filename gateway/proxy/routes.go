@@ -48,18 +48,19 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = rc.SetWriteDeadline(time.Now().Add(g.cfg.WriteTimeout))
+	answerUnread(w, rc, r) // whatever is answered below, the body is not read
 	name, one := strings.CutPrefix(path, modelsPath+"/")
 	switch {
 	case rt != nil:
-		g.reject(w, rc, r, telemetry.UnknownRoute, wrongMethod(w, r, "POST"))
+		g.reject(w, r, telemetry.UnknownRoute, wrongMethod(w, r, "POST"))
 	case !one && path != modelsPath:
-		g.reject(w, rc, r, telemetry.UnknownRoute, unknownRoute(r.Method, path))
+		g.reject(w, r, telemetry.UnknownRoute, unknownRoute(r.Method, path))
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		g.reject(w, rc, r, telemetry.UnknownRoute, wrongMethod(w, r, "GET, HEAD"))
+		g.reject(w, r, telemetry.UnknownRoute, wrongMethod(w, r, "GET, HEAD"))
 	case !one:
 		writeJSON(w, http.StatusOK, g.list)
 	case g.byName[name] == nil: // it may contain slashes
-		g.reject(w, rc, r, telemetry.UnknownModel, unknownModel(name))
+		g.reject(w, r, telemetry.UnknownModel, unknownModel(name))
 	default:
 		writeJSON(w, http.StatusOK, api.AppendModelEntry(nil, g.entry(name)))
 	}
@@ -77,14 +78,13 @@ func wrongMethod(w http.ResponseWriter, r *http.Request, allowed string) api.Err
 }
 
 // reject answers what is not a call.
-func (g *Gateway) reject(w http.ResponseWriter, rc *http.ResponseController, r *http.Request, kind telemetry.Refusal, e api.Error) {
+func (g *Gateway) reject(w http.ResponseWriter, r *http.Request, kind telemetry.Refusal, e api.Error) {
 	id := r.Header.Get("X-Request-Id")
 	if !usableRequestID(id) {
 		id = g.newRequestID(g.lastCall.Add(1))
 	}
 	e.RequestID = id
 	w.Header().Set("X-Request-Id", id)
-	answerUnread(w, rc, r)
 	g.cfg.Metrics.Call(&telemetry.Call{ID: id, Route: "none", Outcome: telemetry.Refused, Refusal: kind, Status: e.Status})
 	writeJSON(w, e.Status, api.AppendError(nil, e))
 }

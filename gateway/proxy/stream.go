@@ -13,8 +13,8 @@ import (
 	"kvasir/telemetry"
 )
 
-// endGrace is how long a stream may be silent after its end mark, or after an error in
-// it, before it is taken to be over: some servers never close.
+// endGrace is how long a stream may go on after its end mark, or after an error in it,
+// before it is taken to be over: some servers never close.
 const endGrace = time.Second
 
 // relayStream passes a stream on. Until its first content nothing is written, so that an
@@ -24,8 +24,8 @@ func (c *call) relayStream(resp *http.Response, cancel context.CancelFunc) {
 	c.events.Reset(c.g.cfg.Limits.Event)
 	a := &c.answer
 	a.stream = true
-	silence := silence{cancel: cancel}
-	defer silence.stop()
+	grace := grace{cancel: cancel}
+	defer grace.stop()
 	for {
 		n, err := resp.Body.Read(c.buf)
 		chunk := c.buf[:n]
@@ -49,7 +49,7 @@ func (c *call) relayStream(resp *http.Response, cancel context.CancelFunc) {
 		}
 		if a.tally.Done {
 			c.endStream(chunk)
-			c.relayRest(resp.Body, &silence)
+			c.relayRest(resp.Body, &grace)
 			return
 		}
 		if !c.pass(chunk) {
@@ -57,16 +57,16 @@ func (c *call) relayStream(resp *http.Response, cancel context.CancelFunc) {
 			return
 		}
 		if a.tally.Failed {
-			silence.watch()
+			grace.begin()
 		}
 	}
 }
 
 // relayRest passes on what follows the end mark. The call is accounted for already: a
 // client that leaves here has all that it wanted.
-func (c *call) relayRest(r io.Reader, s *silence) {
+func (c *call) relayRest(r io.Reader, g *grace) {
+	g.begin()
 	for {
-		s.watch()
 		n, err := r.Read(c.buf)
 		if !c.write(c.buf[:n]) || err != nil {
 			return
@@ -74,24 +74,21 @@ func (c *call) relayRest(r io.Reader, s *silence) {
 	}
 }
 
-// silence aborts an attempt that says nothing for endGrace. It costs nothing until the
-// first watch.
-type silence struct {
+// grace aborts an attempt endGrace after it began. It costs nothing until then.
+type grace struct {
 	cancel context.CancelFunc
 	timer  *time.Timer
 }
 
-func (s *silence) watch() {
-	if s.timer == nil {
-		s.timer = time.AfterFunc(endGrace, s.cancel)
-		return
+func (g *grace) begin() {
+	if g.timer == nil {
+		g.timer = time.AfterFunc(endGrace, g.cancel)
 	}
-	s.timer.Reset(endGrace)
 }
 
-func (s *silence) stop() {
-	if s.timer != nil {
-		s.timer.Stop()
+func (g *grace) stop() {
+	if g.timer != nil {
+		g.timer.Stop()
 	}
 }
 
@@ -194,7 +191,7 @@ func (c *call) streamEnded(last []byte, cleanly bool) {
 	}
 	a, t := &c.answer, &c.answer.tally
 	torn := a.blind || c.events.MidEvent()
-	if cleanly && !a.blind {
+	if cleanly && torn && !a.blind {
 		cleanly = c.lastEvent()
 	}
 	switch {
@@ -217,14 +214,11 @@ func (c *call) streamEnded(last []byte, cleanly bool) {
 	}
 }
 
-// lastEvent reads the event that the end of the stream cut off, if any. It reports
-// whether nothing of it is missing but its blank line, which some servers leave out.
+// lastEvent reads the event that the end of the stream cut off. It reports whether nothing
+// of it is missing but its blank line, which some servers leave out.
 func (c *call) lastEvent() bool {
 	ev, ok := c.events.Finish()
-	switch {
-	case !ok:
-		return true
-	case ev.Oversize || !json.Valid(ev.Data) && string(bytes.TrimSpace(ev.Data)) != "[DONE]":
+	if !ok || ev.Oversize || !json.Valid(ev.Data) && string(bytes.TrimSpace(ev.Data)) != "[DONE]" {
 		return false
 	}
 	c.take(api.ReadChunk(ev.Data), time.Now())

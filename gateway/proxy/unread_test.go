@@ -1,0 +1,50 @@
+package proxy_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"kvasir/internal/testkit/scripted"
+)
+
+// A body that is announced and never sent holds no connection, also where no body is
+// expected.
+func TestAnnouncedBodyHoldsNoConnection(t *testing.T) {
+	r := newRig(t, ordered(func(c *scripted.Call) { c.Hold() }))
+	defer r.close()
+	for _, head := range []string{"GET /v1/models", "GET /v1/models/m", "GET /v1/models/nobody", "GET /nowhere", "PUT /v1/embeddings"} {
+		c := r.send(head + " HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n")
+		if err := c.SetReadDeadline(time.Now().Add(4 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(c)
+		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 ") {
+			t.Errorf("%s: %q, then %v", head, got, err)
+		}
+		closeAll(t, c)
+	}
+}
+
+// An upstream that goes on after its end mark, with pings or anything else, keeps neither
+// the charge nor, for long, the client.
+func TestStreamEndsSoonAfterItsEndMark(t *testing.T) {
+	r := newRig(t, ordered(func(c *scripted.Call) {
+		events(c, wholeStream("one")...)
+		for c.Pause(50*time.Millisecond) && c.Chunk(": ping\n\n") == nil {
+		}
+	}))
+	defer r.close()
+	began := time.Now()
+	a := r.post(chatPath, streamed)
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("the stream went on for %v after [DONE]", took)
+	}
+	if !strings.Contains(a.body, "[DONE]") {
+		t.Errorf("%v after %q", a.err, a.body)
+	}
+	if c := r.record(); c.string("outcome") != "success" {
+		t.Errorf("record %v", c)
+	}
+}
