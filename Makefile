@@ -6,7 +6,7 @@ SHELL       := bash
 
 GO        ?= go
 FUZZTIME  ?= 10s
-BENCH     ?= .
+BENCH     ?= Pick$$|Relay|SSE|ReadBody
 BENCHTIME ?= 1s
 COUNT     ?= 1
 
@@ -56,8 +56,8 @@ fuzz: ## fuzz every target for FUZZTIME (10s)
 	done
 
 .PHONY: bench
-bench: ## run the benchmarks that match BENCH (.), each COUNT (1) times
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) -benchmem ./...
+bench: ## run the benchmarks of pick, relay and body (BENCH=. runs all), each COUNT (1) times
+	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) -benchmem ./... | grep -v 'no test files\|^PASS\|^goos\|^goarch'
 
 .PHONY: cover
 cover: ## write coverage to artifacts/cover.html and print the total
