@@ -171,8 +171,12 @@ func TestClientThatLeavesBetweenAttempts(t *testing.T) {
 			if err := leave(c); err != nil {
 				t.Fatal(err)
 			}
+			left := time.Now()
 			if rec := r.record(); rec.string("outcome") != "client_gone" || rec.int("attempts") != 1 {
 				t.Errorf("record %v", rec)
+			}
+			if took := time.Since(left); took > 150*time.Millisecond { // less than the backoff's least
+				t.Errorf("the call ended %v after its client", took)
 			}
 			time.Sleep(500 * time.Millisecond)
 			if n := len(r.upstreams[1].Calls()); n != 0 {

@@ -54,6 +54,13 @@ func (r *recorder) all() []record {
 	return append([]record(nil), r.calls...)
 }
 
+// said returns the log lines that are no call's.
+func (r *recorder) said() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.other...)
+}
+
 // record returns the record of the only call, once it has ended.
 func (r *rig) record() record {
 	r.t.Helper()

@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -91,11 +90,8 @@ func TestUnknownLoadIsNotZero(t *testing.T) {
 		if es[0].KVUsage != nil || es[0].Running == nil || es[1].Running != nil || es[1].SignalAge != nil {
 			t.Errorf("endpoints %+v", es)
 		}
-		r.records.mu.Lock()
-		told := strings.Join(r.records.other, ", ")
-		r.records.mu.Unlock()
-		if strings.Count(told, "scrape failed") != 1 {
-			t.Errorf("the log says %q", told)
+		if said := r.records.said(); len(said) != 1 || said[0] != "scrape failed" {
+			t.Errorf("the log says %q", said)
 		}
 		cancel()
 		<-watched

@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,19 +13,24 @@ import (
 // A body that is announced and never sent holds no connection, also where no body is
 // expected.
 func TestAnnouncedBodyHoldsNoConnection(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, ordered(func(c *scripted.Call) { c.Hold() }))
 	defer r.close()
+	var clients sync.WaitGroup
 	for _, head := range []string{"GET /v1/models", "GET /v1/models/m", "GET /v1/models/nobody", "GET /nowhere", "PUT /v1/embeddings"} {
 		c := r.send(head + " HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n")
 		if err := c.SetReadDeadline(time.Now().Add(4 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		got, err := io.ReadAll(c)
-		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 ") {
-			t.Errorf("%s: %q, then %v", head, got, err)
-		}
-		closeAll(t, c)
+		clients.Go(func() {
+			got, err := io.ReadAll(c)
+			if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 ") {
+				t.Errorf("%s: %q, then %v", head, got, err)
+			}
+			closeAll(t, c)
+		})
 	}
+	clients.Wait()
 }
 
 // An upstream that goes on after its end mark, with pings or anything else, keeps neither
