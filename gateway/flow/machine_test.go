@@ -413,6 +413,8 @@ func TestOutcome_CallerFaultsLeaveHealthAlone(t *testing.T) {
 	}
 }
 
+// Field case F17: what an engine reports says which calls it has seen, and never changes
+// what is charged.
 func TestSignal_TellsSeenFromUnseen(t *testing.T) {
 	m := New(newConfig(newTestPool("p", lightest{}, "a")))
 	var tickets []Ticket
@@ -457,7 +459,8 @@ func TestFirstToken_TeachesPolicyAndIndex(t *testing.T) {
 }
 
 // TestLaw_NothingIsLost drives the machine with random events and checks after each that
-// what is charged is what runs, and at the end that nothing is held.
+// what is charged is what runs, and at the end that nothing is held: no count expires, and
+// none goes below zero, however long calls last (field case F18).
 func TestLaw_NothingIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newConfig(newTestPool("p", &overlapping{}, "a", "b", "c"), newTestPool("q", lightest{}, "d"))

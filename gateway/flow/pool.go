@@ -155,12 +155,12 @@ type PoolState struct {
 // EndpointState is one endpoint of a Snapshot.
 type EndpointState struct {
 	selection.Endpoint
-	Slot                     selection.Slot
-	Book                     selection.Book
-	Health                   health.State
-	Failures                 int   // consecutive, before content
-	Dispatched               int64 // attempts ever sent
-	PromptTokens, CachedToks int64 // as answers reported them
+	Slot                       selection.Slot
+	Book                       selection.Book
+	Health                     health.State
+	Failures                   int   // consecutive, before content
+	Dispatched                 int64 // attempts ever sent
+	PromptTokens, CachedTokens int64 // as answers reported them
 }
 
 // Snapshot folds what is older than now and returns a copy of the state.
@@ -186,7 +186,7 @@ func (m *Machine) Snapshot(now mono.Time) Snapshot {
 			ps.Endpoints = append(ps.Endpoints, EndpointState{
 				Endpoint: m.endpoints[slot], Slot: slot, Book: m.books[slot],
 				Health: st.breaker.State(), Failures: st.breaker.Failures(),
-				Dispatched: st.dispatched, PromptTokens: st.promptSeen, CachedToks: st.cachedSeen,
+				Dispatched: st.dispatched, PromptTokens: st.promptSeen, CachedTokens: st.cachedSeen,
 			})
 		}
 		s.Pools = append(s.Pools, ps)

@@ -76,7 +76,8 @@ type EndpointView struct {
 	Waiting       *float64 `json:"waiting"`
 	KVUsage       *float64 `json:"kv_usage"`
 	SignalAge     *float64 `json:"signal_age_seconds"`
-	PrefixHitRate *float64 `json:"prefix_hit_rate"`
+	PrefixHitRate *float64 `json:"prefix_hit_rate"`     // as the engine reports it, of all its callers
+	CachedShare   *float64 `json:"cached_prompt_share"` // of this gateway's prompt tokens, as the answers' usage reports it
 }
 
 // Pools returns the state of all models, for /v1/pools and the demo's table.
@@ -113,6 +114,10 @@ func endpointView(e flow.EndpointState, url string, now mono.Time) EndpointView 
 	if q := e.Load.PrefixQueries; q.Known && q.Value > 0 && e.Load.PrefixHits.Known {
 		rate := e.Load.PrefixHits.Value / q.Value
 		v.PrefixHitRate = &rate
+	}
+	if e.PromptTokens > 0 {
+		share := float64(e.CachedTokens) / float64(e.PromptTokens)
+		v.CachedShare = &share
 	}
 	return v
 }
