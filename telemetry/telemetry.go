@@ -116,7 +116,7 @@ type Call struct {
 	CachedTokens int  // of those, found in the engine's prefix cache
 	OutputTokens int  // tokens of the answer
 
-	Pick time.Duration // time spent in the picks of all attempts; 0: no pick
+	Pick time.Duration // time spent in the first attempt's pick, waiting for the lock included; 0: no pick
 	TTFT time.Duration // arrival to first content token of a streamed answer; 0: none was seen
 	E2E  time.Duration // arrival to the answer's last byte, or to the call's end
 

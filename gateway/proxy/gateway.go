@@ -96,9 +96,10 @@ type model struct {
 
 type endpoint struct {
 	Endpoint
-	base *url.URL
-	name string
-	pool int
+	urls          [routeCount]*url.URL // by route; not changed once made
+	authorization []string             // header values; nil: no key
+	name          string
+	pool          int
 }
 
 // Gateway answers clients. It is safe for concurrent use.
@@ -166,14 +167,29 @@ func (g *Gateway) newModel(mc Model) (*model, error) {
 		m.metrics = append(m.metrics, g.cfg.Metrics.Pool(mc.Name, pool.Name))
 		for e, ep := range pool.Endpoints {
 			live := mc.Pools[p].Endpoints[e]
-			base, err := url.Parse(live.URL)
-			if err != nil {
+			e := endpoint{Endpoint: live, name: ep.Name, pool: p}
+			if err := e.prepare(); err != nil {
 				return nil, fmt.Errorf("model %s, endpoint %s: %w", mc.Name, ep.Name, err)
 			}
-			m.endpoints = append(m.endpoints, endpoint{Endpoint: live, base: base, name: ep.Name, pool: p})
+			m.endpoints = append(m.endpoints, e)
 		}
 	}
 	return m, nil
+}
+
+// prepare makes what every attempt at the endpoint needs.
+func (e *endpoint) prepare() error {
+	for i, rt := range callRoutes {
+		u, err := url.Parse(e.URL + rt.path)
+		if err != nil {
+			return err
+		}
+		e.urls[i] = u
+	}
+	if e.Key != "" {
+		e.authorization = []string{"Bearer " + e.Key}
+	}
+	return nil
 }
 
 // logHealth writes that an endpoint has left rotation, or is back.

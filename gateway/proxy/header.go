@@ -22,8 +22,9 @@ var forwarded = []string{
 	"X-Vllm-Priority",
 }
 
-// requestHeader returns the headers of an attempt.
-func requestHeader(in http.Header, requestID, key string) http.Header {
+// requestHeader returns the headers of an attempt. authorization is the endpoint's own,
+// nil for none.
+func requestHeader(in http.Header, requestID string, authorization []string) http.Header {
 	out := make(http.Header, len(forwarded)+3)
 	for _, name := range forwarded {
 		if v, ok := in[name]; ok {
@@ -33,9 +34,9 @@ func requestHeader(in http.Header, requestID, key string) http.Header {
 	if _, ok := out["User-Agent"]; !ok {
 		out["User-Agent"] = nil // keeps the transport from adding its own
 	}
-	out.Set("X-Request-Id", requestID)
-	if key != "" {
-		out.Set("Authorization", "Bearer "+key)
+	out["X-Request-Id"] = []string{requestID}
+	if authorization != nil {
+		out["Authorization"] = authorization
 	}
 	return out
 }

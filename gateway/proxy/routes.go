@@ -12,14 +12,17 @@ import (
 
 // route is a path that calls come in by; endpoints have it under the same name.
 type route struct {
-	path string
-	kind selection.Kind
+	index int // in callRoutes
+	path  string
+	kind  selection.Kind
 }
 
-var callRoutes = []route{
-	{"/v1/chat/completions", selection.Generate},
-	{"/v1/completions", selection.Generate},
-	{"/v1/embeddings", selection.Embed},
+const routeCount = 3
+
+var callRoutes = [routeCount]route{
+	{0, "/v1/chat/completions", selection.Generate},
+	{1, "/v1/completions", selection.Generate},
+	{2, "/v1/embeddings", selection.Embed},
 }
 
 // routeOf returns the route of a path, or nil.

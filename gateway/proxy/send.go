@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 
 	"kvasir/api"
@@ -95,11 +94,11 @@ func (c *call) upstreamRequest(ctx context.Context) *http.Request {
 		length += int64(len(p))
 	}
 	e := c.answer.endpoint
-	u := &url.URL{Scheme: e.base.Scheme, Host: e.base.Host, Path: e.base.Path + c.route.path}
+	u := e.urls[c.route.index]
 	r := &http.Request{
 		Method: http.MethodPost, URL: u, Host: u.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header:        requestHeader(c.in.Header, c.id, e.Key),
+		Header:        requestHeader(c.in.Header, c.id, e.authorization),
 		ContentLength: length,
 		Body:          c.body.reader(pieces...),
 	}
