@@ -40,7 +40,9 @@ type Config struct {
 	Upstream Upstream `config:"upstream"`
 	// Connections of clients.
 	Client Client `config:"client"`
-	// Time that streams get to end after SIGTERM.
+	// After SIGTERM: how long /readyz says 503 while calls are still taken, so that whoever balances over gateways notices before the listener closes.
+	DrainDelay time.Duration `config:"drain_delay" allowed:"0s..10m"`
+	// Then: time that calls in flight get to end.
 	Drain time.Duration `config:"drain" allowed:"0s..1h"`
 	// The program's own log.
 	Log Log `config:"log"`

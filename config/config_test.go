@@ -165,7 +165,7 @@ var other = map[string]string{
 	"prefix.block": "64", "prefix.index": "64GiB", "prefix.speculative": "100ms",
 	"upstream.connect_timeout": "1s", "upstream.idle_timeout": "1s", "upstream.connections": "1",
 	"client.header_timeout": "1s", "client.body_timeout": "1s", "client.idle_timeout": "1s", "client.write_timeout": "1s",
-	"drain": "0s", "log.level": "debug", "log.calls": "false",
+	"drain": "0s", "drain_delay": "5s", "log.level": "debug", "log.calls": "false",
 }
 
 // The same for the keys of one model, pool and endpoint. A model needs more than one

@@ -136,7 +136,7 @@ func demo(ctx context.Context, out io.Writer, o demoOptions) error {
 	}
 	err = watchPools(ctx, out, n, traffic)
 	traffic.stop()
-	return errors.Join(err, n.stop(2*time.Second))
+	return errors.Join(err, n.stop(0, 2*time.Second))
 }
 
 func demoConfig(o demoOptions, urls []string) *config.Config {

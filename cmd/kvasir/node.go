@@ -96,10 +96,11 @@ func (n *node) run(s *http.Server, l net.Listener) {
 	}
 }
 
-// stop drains: readiness goes first, calls in flight get until grace is over, then what
-// is left is cut. It returns how that went.
-func (n *node) stop(grace time.Duration) error {
+// stop drains: readiness goes first, after the delay the data listener, calls in flight
+// get until grace is over, then what is left is cut. It returns how that went.
+func (n *node) stop(delay, grace time.Duration) error {
 	n.gateway.Drain()
+	time.Sleep(delay) // a second signal ends the process, so this need not be interrupted
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	err := n.data.Shutdown(ctx)

@@ -14,7 +14,8 @@ import (
 const serveUsage = `usage: kvasir serve --config FILE
 
 Serves the models of the configuration file. SIGTERM or SIGINT drains: readiness goes
-first, calls in flight get the time that drain gives them.
+first, drain_delay later the listener, and calls in flight get the time that drain gives
+them. A second signal ends the process at once.
 
 example:
   kvasir config example > kvasir.yaml
@@ -61,12 +62,12 @@ func runServe(ctx context.Context, env environment, args []string) int {
 	code := 0
 	select {
 	case <-ctx.Done():
-		log.Info("draining", "grace", c.Drain.String())
+		log.Info("draining", "delay", c.DrainDelay.String(), "grace", c.Drain.String())
 	case err := <-n.failed:
 		log.Error("a listener failed", "error", err.Error())
 		code = 1
 	}
-	if err := n.stop(c.Drain); err != nil {
+	if err := n.stop(c.DrainDelay, c.Drain); err != nil {
 		log.Warn("stopped", "error", err.Error())
 		return code
 	}
