@@ -45,6 +45,7 @@ type call struct {
 
 	writeDeadline time.Time // as last set
 	abort         bool      // the connection to the client must not end cleanly
+	leaked        bool      // the answer quotes its endpoint's key: it was cut before that
 
 	*scratch
 }
@@ -57,6 +58,7 @@ type scratch struct {
 	scan   api.BodyScanner
 	buf    []byte // what was read from upstream last
 	kept   []byte // bytes held back before the commitment point, booked as buffered
+	secret keyWatch
 }
 
 const readBuffer = 32 << 10
@@ -101,8 +103,12 @@ func (c *call) end() {
 	if c.held {
 		c.left()
 	}
-	if c.record.Outcome == telemetry.ClientGone && c.wasCut() {
+	switch {
+	case c.record.Outcome == telemetry.ClientGone && c.wasCut():
 		c.tellCut()
+	case c.leaked && c.record.Status == 0:
+		c.abort = false
+		c.sendError(withheldError(max(c.answer.status, http.StatusBadGateway)))
 	}
 	g := c.g
 	c.giveKept()
@@ -256,6 +262,9 @@ func (c *call) left() {
 
 // finish books the outcome that the call as a whole had.
 func (c *call) finish(o attempt.Outcome) {
+	if c.leaked {
+		o = attempt.Failed // whatever it looks like to those who could not write on
+	}
 	c.record.Outcome = outcomeOf(o)
 	// A client that only closed its side must not take silence for an empty answer.
 	c.abort = c.abort || o == attempt.ClientGone

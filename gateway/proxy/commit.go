@@ -119,11 +119,16 @@ func (c *call) usage(u api.Usage) flow.Usage {
 	return flow.Usage{Known: true, Prompt: u.Input, Cached: max(u.Cached, 0), Output: output}
 }
 
-// write passes bytes to the client at once. It reports whether the client still takes
-// them; one that stalls for longer than the write timeout does not.
+// write passes bytes to the client at once. It reports whether more may follow: not where
+// the client no longer takes them, and one that stalls for longer than the write timeout
+// does not, nor where they would give the endpoint's key away.
 func (c *call) write(p []byte) bool {
 	if len(p) == 0 {
 		return true
+	}
+	if c.leaked || c.secret.sees(p) {
+		c.leak()
+		return false
 	}
 	c.readyToWrite()
 	if _, err := c.w.Write(p); err != nil {
@@ -132,10 +137,28 @@ func (c *call) write(p []byte) bool {
 	return c.rc.Flush() == nil
 }
 
-// letGo commits and writes what was held back.
-func (c *call) letGo() bool {
+// leak breaks off an answer that quotes its endpoint's key.
+func (c *call) leak() {
+	if !c.leaked {
+		c.g.cfg.Log.Warn("an answer quotes its endpoint's key and was cut", "endpoint", c.answer.endpoint.name, "request_id", c.id)
+	}
+	c.leaked, c.abort = true, true
+}
+
+// letGo commits and writes what was held back. next is what follows it.
+func (c *call) letGo(next []byte) bool {
+	return c.commitUnlessLeak(next) && c.writeKept()
+}
+
+// commitUnlessLeak commits, unless the answer's beginning quotes the endpoint's key: while
+// nothing is sent the client can still be told.
+func (c *call) commitUnlessLeak(next []byte) bool {
+	if c.keptQuotesKey() || c.secret.in(next) {
+		c.leak()
+		return false
+	}
 	c.commit()
-	return c.writeKept()
+	return true
 }
 
 // writeKept writes what was held back and drops it.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"kvasir/gateway/proxy"
 	"kvasir/internal/testkit/scripted"
@@ -88,11 +89,30 @@ func TestEndpointKeyNeverComesBack(t *testing.T) {
 		script  scripted.Script
 		status  int
 	}{
-		"answer":         {unstreamed, func(c *scripted.Call) { c.Reply(200, "application/json", jsonAnswer, echo(c)...) }, 200},
-		"unauthorized":   {unstreamed, func(c *scripted.Call) { c.Reply(401, "application/json", quoting, echo(c)...) }, 401},
-		"unavailable":    {unstreamed, func(c *scripted.Call) { c.Reply(503, "application/json", quoting, echo(c)...) }, 503},
-		"error in event": {streamed, func(c *scripted.Call) { c.Stream(roleEvent, "data: "+quoting+"\n\n", doneEvent) }, 502},
-		"redirect":       {unstreamed, func(c *scripted.Call) { c.Head(302, append(echo(c), "Content-Length: 0")...) }, 502},
+		"answer":                  {unstreamed, func(c *scripted.Call) { c.Reply(200, "application/json", jsonAnswer, echo(c)...) }, 200},
+		"unauthorized":            {unstreamed, func(c *scripted.Call) { c.Reply(401, "application/json", quoting, echo(c)...) }, 401},
+		"unavailable":             {unstreamed, func(c *scripted.Call) { c.Reply(503, "application/json", quoting, echo(c)...) }, 503},
+		"error in event":          {streamed, func(c *scripted.Call) { c.Stream(roleEvent, "data: "+quoting+"\n\n", doneEvent) }, 502},
+		"redirect":                {unstreamed, func(c *scripted.Call) { c.Head(302, append(echo(c), "Content-Length: 0")...) }, 502},
+		"error in a plain answer": {unstreamed, func(c *scripted.Call) { c.Reply(200, "application/json", quoting) }, 502},
+		"long error":              {unstreamed, func(c *scripted.Call) { c.Reply(400, "text/plain", strings.Repeat("e", 100<<10)+quoting) }, 0},
+		"content type":            {unstreamed, func(c *scripted.Call) { c.Reply(200, "text/event-stream; k="+secretKey, "x") }, 502},
+		"caller's fault in event": {streamed, func(c *scripted.Call) {
+			c.Stream(roleEvent, fmt.Sprintf("data: {\"error\":{\"code\":400,\"message\":\"%s\"}}\n\n", secretKey), doneEvent)
+		}, 502},
+		"error after content": {streamed, func(c *scripted.Call) {
+			events(c, roleEvent, textEvent("a"))
+			c.Pause(30 * time.Millisecond)
+			events(c, "data: "+quoting+"\n\n", doneEvent)
+			c.LastChunk()
+		}, 0},
+		"in two pieces": {streamed, func(c *scripted.Call) {
+			half := len(secretKey) / 2
+			events(c, roleEvent, textEvent("a"), ": "+secretKey[:half])
+			c.Pause(30 * time.Millisecond)
+			events(c, secretKey[half:]+"\n\n", doneEvent)
+			c.LastChunk()
+		}, 0},
 		"cut": {streamed, func(c *scripted.Call) {
 			c.Head(200, append(echo(c), "Content-Type: text/event-stream")...)
 			_ = c.Write(textEvent("a"))

@@ -40,7 +40,10 @@ func (c *call) relayPlain(resp *http.Response, o attempt.Outcome, watch *connWat
 			if o == attempt.Success {
 				c.contentCame(time.Now())
 			}
-			c.commit()
+			if !c.commitUnlessLeak(chunk) {
+				c.clientGone()
+				return
+			}
 		}
 		switch {
 		case err == io.EOF:

@@ -65,6 +65,7 @@ func (c *call) send(a flow.Action) {
 func (c *call) open(a flow.Action) {
 	e := &c.model.endpoints[a.Slot]
 	c.answer = answer{endpoint: e, action: a}
+	c.secret.reset(e.Key)
 	c.giveKept()
 	c.bookEvent(0)
 	c.record.Attempts++

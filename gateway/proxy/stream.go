@@ -42,7 +42,7 @@ func (c *call) relayStream(resp *http.Response, cancel context.CancelFunc) {
 				c.fail(a.fault)
 				return
 			}
-			if !c.letGo() {
+			if !c.letGo(chunk) {
 				c.clientGone()
 				return
 			}
@@ -102,7 +102,7 @@ func (c *call) pass(p []byte) bool {
 	if held && !c.answer.begun {
 		return true
 	}
-	return c.letGo() && (held || c.write(p))
+	return c.letGo(p) && (held || c.write(p))
 }
 
 // look reads the events that p completes.
@@ -231,8 +231,9 @@ func (c *call) endStream(last []byte) {
 	if c.answer.tally.Failed {
 		o = c.answer.fault
 	}
-	if !c.answer.committed {
-		c.commit()
+	if !c.answer.committed && !c.commitUnlessLeak(last) {
+		c.clientGone()
+		return
 	}
 	c.upstreamEnded(o, c.usage(c.answer.tally.Usage()))
 	if c.writeKept() {
