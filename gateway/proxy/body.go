@@ -63,9 +63,11 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, all *room) (*
 // fill reads src, which has length bytes where that is not negative, and never more than
 // limit without an error. One byte more than can come shows the end.
 func (b *body) fill(src io.Reader, length, limit int64) error {
-	most := limit + 1
+	// A buffer grows twofold; towards an announced length eightfold, which leaves less
+	// behind, once the client has sent that much.
+	most, factor := limit+1, int64(2)
 	if length >= 0 {
-		most = length + 1
+		most, factor = length+1, 8
 	}
 	if !b.grow(bufferCap(min(most, firstBuffer), limit+1)) {
 		return errNoRoom
@@ -73,7 +75,7 @@ func (b *body) fill(src io.Reader, length, limit int64) error {
 	for {
 		space := b.buffer.bytes[len(b.data):]
 		if len(space) == 0 {
-			if !b.grow(bufferCap(min(most, 2*int64(len(b.data))), limit+1)) {
+			if !b.grow(bufferCap(min(most, factor*int64(len(b.data))), limit+1)) {
 				return errNoRoom
 			}
 			continue
