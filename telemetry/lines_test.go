@@ -50,7 +50,8 @@ func TestLines_CloseWritesWhatIsKept(t *testing.T) {
 		fmt.Fprintln(l, "line")
 	}
 	l.Close()
-	l.Close() // twice is once
+	l.Close()               // twice is once
+	fmt.Fprintln(l, "late") // a handler that ends after the server was closed
 	if n := strings.Count(b.String(), "line\n"); n != 50 {
 		t.Errorf("%d of 50 lines were written", n)
 	}

@@ -105,7 +105,7 @@ func (n *node) stop(delay, grace time.Duration) error {
 	defer cancel()
 	err := n.data.Shutdown(ctx)
 	if err != nil {
-		err = errors.Join(fmt.Errorf("calls were still in flight after %v and have been cut", grace), n.cut())
+		err = n.cut(grace)
 	}
 	n.stopWatch()
 	<-n.watched
@@ -117,15 +117,19 @@ func (n *node) stop(delay, grace time.Duration) error {
 // lastWords is how long calls that are cut have to tell their clients.
 const lastWords = time.Second
 
-// cut ends the calls that did not end in time, and then the connections that are left.
-func (n *node) cut() error {
+// cut ends the calls that did not end in time, and the connections that are left.
+func (n *node) cut(grace time.Duration) error {
+	var err error
+	if calls := n.gateway.InFlight(); calls > 0 {
+		err = fmt.Errorf("calls still in flight after %v were cut: %d", grace, calls)
+	}
 	n.gateway.Cut()
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
 	if n.data.Shutdown(ctx) == nil {
-		return nil
+		return err
 	}
-	return n.data.Close()
+	return errors.Join(err, n.data.Close())
 }
 
 // newLogger writes JSON lines from the configured level on.

@@ -30,7 +30,7 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 	b.Unseen++
 	b.UnseenTokens += tokens
 
-	c.probe = s.breaker.Dispatch(m.health, now)
+	c.probe = !c.resort && s.breaker.Dispatch(m.health, now)
 	if c.probe {
 		m.pools[s.pool].dirty = true // one probe at a time
 	}

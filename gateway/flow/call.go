@@ -27,13 +27,15 @@ type call struct {
 	slot       selection.Slot
 	dispatched mono.Time
 	committed  bool // its first content has come
-	probe      bool
+	probe      bool // its endpoint was out of rotation, and due
+	resort     bool // its endpoint was out of rotation, and there was no other
 	unseen     bool // counted in the book's Unseen
 	older      int32
 	newer      int32
 
 	tried  [attempt.MaxAttempts + 1]selection.Slot
 	nTried int
+	last   attempt.Outcome // of the attempt before
 
 	next int32 // free list
 }
@@ -42,6 +44,10 @@ type call struct {
 func (c *call) hasTried(slot selection.Slot) bool {
 	return slices.Contains(c.tried[:c.nTried], slot)
 }
+
+// mayResort reports whether the call, when nobody else is left, may go to an endpoint out
+// of rotation: after one that is dead, not after one that is busy and says so.
+func (c *call) mayResort() bool { return c.nTried > 0 && c.last.CountsAgainst() }
 
 // newCall takes a record for a call and copies the request into it.
 func (m *Machine) newCall(q *selection.Request) int32 {

@@ -25,7 +25,9 @@ import (
 )
 
 // Config describes one model. Pools are in order of preference: a lower one is used
-// when no higher one has an endpoint in rotation that the call has not tried.
+// when no higher one has an endpoint in rotation that the call has not tried. A call that
+// has found every endpoint in rotation dead may then go to one that is not: what was
+// ejected a while ago may be well again, and there is nobody else to ask.
 type Config struct {
 	Seed   uint64 // root of all randomness
 	Calls  int    // most calls in flight; 0: no bound
@@ -218,32 +220,42 @@ func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 }
 
 // dispatch picks an endpoint for the call's current attempt and charges it in the same
-// step. It returns false when no pool has a candidate.
+// step. It returns false when there is no candidate.
 func (m *Machine) dispatch(now mono.Time, i int32) bool {
 	c := &m.calls[i]
-	for p := range m.pools {
-		pool := &m.pools[p]
-		if !pool.refresh(m, now, c) {
-			continue
+	for _, resort := range [...]bool{false, true} {
+		if resort && !c.mayResort() {
+			break
 		}
-		if pool.usesOverlap {
-			m.index.Match(now, c.request.Blocks, m.overlap)
+		for p := range m.pools {
+			if m.pools[p].refresh(m, now, c, resort) {
+				c.resort = resort
+				m.pick(now, i, p)
+				return true
+			}
 		}
-		m.random = seed.New(m.seed, seed.Pick, uint64(c.request.ID), uint64(c.attempt))
-		choice := pool.policy.Pick(&pool.view, &c.request, &m.random)
-		slot := pool.view.Candidates[choice.Index]
-		a := Action{
-			Kind: Dispatch, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt,
-			Pool: p, Slot: slot, Generation: m.endpoints[slot].Generation,
-		}
-		if m.explain || c.request.Explain {
-			a.Decision = m.decision(pool, c, choice)
-		}
-		m.charge(now, i, slot)
-		m.actions = append(m.actions, a)
-		return true
 	}
 	return false
+}
+
+// pick lets the pool's policy choose among the candidates that its view lists.
+func (m *Machine) pick(now mono.Time, i int32, p int) {
+	c, pool := &m.calls[i], &m.pools[p]
+	if pool.usesOverlap {
+		m.index.Match(now, c.request.Blocks, m.overlap)
+	}
+	m.random = seed.New(m.seed, seed.Pick, uint64(c.request.ID), uint64(c.attempt))
+	choice := pool.policy.Pick(&pool.view, &c.request, &m.random)
+	slot := pool.view.Candidates[choice.Index]
+	a := Action{
+		Kind: Dispatch, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt,
+		Pool: p, Slot: slot, Generation: m.endpoints[slot].Generation,
+	}
+	if m.explain || c.request.Explain {
+		a.Decision = m.decision(pool, c, choice)
+	}
+	m.charge(now, i, slot)
+	m.actions = append(m.actions, a)
 }
 
 // firstToken commits the call to its attempt.
@@ -282,7 +294,7 @@ func (m *Machine) done(r *report) {
 		m.freeCall(r.ticket.index)
 		return
 	}
-	c.phase = failed
+	c.phase, c.last = failed, r.outcome
 	// A stale connection says nothing about its endpoint: the call may go there again.
 	if r.outcome != attempt.StaleConnection {
 		c.tried[c.nTried] = c.slot
@@ -311,6 +323,8 @@ func (m *Machine) judge(at mono.Time, c *call, o attempt.Outcome) {
 	switch {
 	case c.committed:
 		return
+	case c.resort && o.Class() != attempt.ClassSuccess:
+		return // that it is out of rotation is known
 	case o == attempt.Broken && c.nTried > 0:
 		// The same call failed elsewhere before: it may be what breaks engines (field case
 		// F30), so it is no evidence against a second one.
@@ -320,9 +334,11 @@ func (m *Machine) judge(at mono.Time, c *call, o attempt.Outcome) {
 		}
 	case o.CountsAgainst():
 		if s.breaker.Fail(m.health, c.probe) && !(p.last && p.onlyInRotation(m, c.slot)) {
+			if s.breaker.State() == health.InRotation {
+				m.notice(Ejected, c.slot)
+			}
 			s.breaker.Eject(m.health, at)
 			p.dirty = true
-			m.notice(Ejected, c.slot)
 		}
 	case o.Class() == attempt.ClassSuccess:
 		m.succeed(c.slot)

@@ -312,6 +312,43 @@ func TestLastResort_IsWhatWasEjected(t *testing.T) {
 	}
 }
 
+func TestLastResort_GoesAcrossPoolsAndLeavesEjectionsAlone(t *testing.T) {
+	m := New(newConfig(newTestPool("p", lightest{}, "a"), newTestPool("q", lightest{}, "b")))
+	for i := range 3 {
+		fails(t, m, mono.Time(10*i+10), i+1, attempt.ConnectFailed) // a
+	}
+	retry := func(now mono.Time, id int, o attempt.Outcome) Action {
+		a := only(t, m.Step(now, Arrive(request(id))))
+		if a.Slot != 1 {
+			t.Fatalf("call %d went to slot %d, which is out of rotation", id, a.Slot)
+		}
+		m.Step(now+1, Done(a.Ticket, 0, o, Usage{}))
+		actions := slices.Clone(m.Step(now+2, Wake()))
+		if at, ok := wakeIn(actions); ok {
+			return only(t, m.Step(at, Wake()))
+		}
+		return only(t, actions)
+	}
+	second := mono.Time(time.Second)
+	if a := retry(second, 10, attempt.Busy); a.Kind != GiveUp || a.Reason != NoAlternative {
+		t.Errorf("after a busy endpoint, a dead one was asked: %+v", a)
+	}
+	a := retry(2*second, 11, attempt.ConnectFailed)
+	if a.Kind != Dispatch || a.Pool != 0 || a.Slot != 0 {
+		t.Fatalf("with the lower pool dead too: %+v", a)
+	}
+	m.Step(2*second+second/2, Done(a.Ticket, 1, attempt.Broken, Usage{}))
+	m.Step(2*second+second/2+1, Left(a.Ticket))
+	for _, x := range []struct {
+		at   mono.Time
+		slot selection.Slot
+	}{{4 * second, 1}, {6 * second, 0}} { // ejected at about 0 for 5 s, whatever was resorted to
+		if b := only(t, m.Step(x.at, Arrive(request(int(20+x.at))))); b.Slot != x.slot {
+			t.Errorf("at %v a call went to slot %d, want %d", x.at.Duration(), b.Slot, x.slot)
+		}
+	}
+}
+
 func TestGuard_ToBeDueForAProbeIsNotToBeInRotation(t *testing.T) {
 	m := New(newConfig(newTestPool("p", lightest{}, "a", "b")))
 	for i := range 3 {

@@ -47,59 +47,39 @@ func (p *pool) bind(m *Machine) {
 }
 
 // refresh makes the view true for a call at now and reports whether there is anybody to
-// pick. The list of candidates is kept from pick to pick while nothing changes.
-func (p *pool) refresh(m *Machine, now mono.Time, c *call) bool {
+// pick. The list of candidates is kept from pick to pick while nothing changes. With
+// resort set the candidates are all that the call has not tried, in rotation or not.
+func (p *pool) refresh(m *Machine, now mono.Time, c *call, resort bool) bool {
 	v := &p.view
 	v.Now = now
-	if p.dirty || now >= p.until || c.nTried > 0 {
-		p.list(m, now, c)
+	if p.dirty || now >= p.until || c.nTried > 0 || resort {
+		p.list(m, now, c, resort)
 	}
 	return len(v.Candidates) > 0
 }
 
-// list writes the view's candidates: members that rotation permits and that the call
-// has not tried.
-func (p *pool) list(m *Machine, now mono.Time, c *call) {
+// list writes the view's candidates.
+func (p *pool) list(m *Machine, now mono.Time, c *call, resort bool) {
 	v := &p.view
 	v.Candidates = v.Candidates[:0]
 	p.until = mono.Never
 	for i := range v.Position {
 		v.Position[i] = selection.None
 	}
-	anybody := p.anybody(m, now, c)
 	for _, slot := range v.Members {
-		if due, out := m.state[slot].breaker.ProbeDue(); out && due > now {
+		b := &m.state[slot].breaker
+		if due, out := b.ProbeDue(); out && due > now {
 			p.until = min(p.until, due)
 		}
-		if p.permits(m, now, c, slot, anybody) {
-			v.Position[slot] = int32(len(v.Candidates))
-			v.Candidates = append(v.Candidates, slot)
+		if c.hasTried(slot) || !resort && !b.Permits(now) {
+			continue
 		}
+		v.Position[slot] = int32(len(v.Candidates))
+		v.Candidates = append(v.Candidates, slot)
 	}
 	v.Scores = v.Scores[:len(v.Candidates)]
-	// A list that leaves out what this call has tried holds for this call alone.
-	p.dirty = c.nTried > 0
-}
-
-// permits reports whether the call may go to the member now; anybody is what the method
-// of that name says.
-func (p *pool) permits(m *Machine, now mono.Time, c *call, slot selection.Slot, anybody bool) bool {
-	return !c.hasTried(slot) && (anybody || m.state[slot].breaker.Permits(now))
-}
-
-// anybody reports whether the call may go to members that are out of rotation: when it
-// has failed at all the others of the model's last pool. What was ejected a while ago may
-// be well again, and there is nobody else to ask.
-func (p *pool) anybody(m *Machine, now mono.Time, c *call) bool {
-	if !p.last || c.nTried == 0 {
-		return false
-	}
-	for _, slot := range p.view.Members {
-		if p.permits(m, now, c, slot, false) {
-			return false
-		}
-	}
-	return true
+	// A list that depends on what this call has tried holds for this call alone.
+	p.dirty = c.nTried > 0 || resort
 }
 
 // onlyInRotation reports whether no other member than slot is in rotation. One that is

@@ -6,6 +6,7 @@ import (
 
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
+	"kvasir/selection"
 )
 
 // backoff is a call that waits for another attempt.
@@ -99,13 +100,9 @@ func (m *Machine) giveUp(i int32, why Reason) {
 
 // hasAlternative reports whether there is an endpoint that the call may still go to.
 func (m *Machine) hasAlternative(now mono.Time, c *call) bool {
-	for i := range m.pools {
-		p := &m.pools[i]
-		anybody := p.anybody(m, now, c)
-		for _, slot := range p.view.Members {
-			if p.permits(m, now, c, slot, anybody) {
-				return true
-			}
+	for slot := range m.state {
+		if !c.hasTried(selection.Slot(slot)) && (c.mayResort() || m.state[slot].breaker.Permits(now)) {
+			return true
 		}
 	}
 	return false

@@ -21,6 +21,9 @@ func (g *Gateway) BaseContext(net.Listener) context.Context { return g.base }
 // time, and new ones may come until the listener closes.
 func (g *Gateway) Drain() { g.draining.Store(true) }
 
+// InFlight returns how many calls are in flight.
+func (g *Gateway) InFlight() int64 { return g.calls.Load() }
+
 // Cut ends the calls that are still in flight: their attempts are aborted, and each
 // client is told, as far as its answer still allows.
 func (g *Gateway) Cut() { g.cutAll(errCut) }
@@ -38,6 +41,7 @@ func (c *call) tellCut() {
 	switch {
 	case c.record.Status == 0: // nothing was sent
 		c.abort = false
+		c.w.Header().Set("Retry-After", "1")
 		c.sendError(e)
 	case a.stream && a.committed && !a.blind && !c.events.MidEvent():
 		c.abort = !c.write(api.AppendErrorEvent(nil, e))

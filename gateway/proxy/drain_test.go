@@ -31,7 +31,7 @@ func TestCut_TellsClients(t *testing.T) {
 			}
 		}},
 		"before the answer": {unstreamed, func(c *scripted.Call) { c.Hold() }, func(t *testing.T, a answer) {
-			if e := envelope(t, a.body); a.status != 503 || e.Code != "draining" {
+			if e := envelope(t, a.body); a.status != 503 || e.Code != "draining" || a.header.Get("Retry-After") == "" {
 				t.Errorf("status %d, %q", a.status, a.body)
 			}
 		}},
