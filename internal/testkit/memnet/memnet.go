@@ -116,7 +116,8 @@ func (n *Network) DialContext(ctx context.Context, network, addr string) (net.Co
 
 // Kill does what the death of the process that listens on addr does: the listener is
 // closed, and every connection to it is reset. What a peer had already received it can
-// still read; then it sees ECONNRESET. Dials are refused until Listen is called again.
+// still read; then it sees ECONNRESET. Dials are refused until Listen is called again. The
+// newest connection goes first, so that nobody comes to rely on the order of opening.
 func (n *Network) Kill(addr string) {
 	n.mu.Lock()
 	if l := n.listeners[addr]; l != nil {
@@ -128,7 +129,7 @@ func (n *Network) Kill(addr string) {
 	}
 	delete(n.conns, addr)
 	n.mu.Unlock()
-	slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.seq, b.seq) })
+	slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(b.seq, a.seq) })
 	for _, c := range conns {
 		c.reset()
 	}
