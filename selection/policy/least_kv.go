@@ -103,19 +103,23 @@ func (p *leastKV) read(v *selection.View) (known int, mean float64) {
 	clear(p.reports)
 	endpoints, reports, oldest := v.Endpoints, p.reports, oldest(v)
 	used, running := 0.0, 0.0
-	tokens, perToken := 1.0, 1.0
+	size, perToken := signal.Gauge{}, 1.0/defaultBlockTokens
 	for i, slot := range v.Candidates {
 		l, r := &endpoints[slot].Load, &reports[i]
-		if n := blockTokens(l); n != tokens { // seldom: pools tend to be of one engine
-			tokens, perToken = n, 1/n
+		if b := &l.BlockTokens; b.Value != size.Value || b.Known != size.Known { // seldom: pools tend to be of one engine
+			size, perToken = *b, 1/blockTokens(b)
 		}
 		r.perToken = perToken
-		blocks := round(l.KVUsage.Value * l.KVBlocks.Value)
-		if !fresh(&l.KVUsage, oldest) || !fresh(&l.Waiting, oldest) || !l.KVBlocks.Known ||
-			l.KVBlocks.Value == 0 || !usable(l.KVBlocks.Value) || !usable(blocks) {
+		usage, waiting, total := &l.KVUsage, &l.Waiting, &l.KVBlocks
+		blocks := round(usage.Value * total.Value)
+		// One bound for all four, since bits of what isn't usable are higher.
+		worst := max(math.Float64bits(usage.Value), math.Float64bits(waiting.Value),
+			math.Float64bits(total.Value), math.Float64bits(blocks))
+		if !usage.Known || !waiting.Known || !total.Known || worst > most ||
+			min(usage.At, waiting.At) < oldest || total.Value == 0 {
 			continue
 		}
-		r.used, r.waiting, r.known = blocks, l.Waiting.Value, true
+		r.used, r.waiting, r.known = blocks, waiting.Value, true
 		known++
 		if fresh(&l.Running, oldest) {
 			used, running = used+blocks, running+l.Running.Value
@@ -148,10 +152,10 @@ func usable(x float64) bool { return math.Float64bits(x) <= most }
 
 const most = (1023 + 40) << 52 // the bits of 2^40
 
-// blockTokens returns the tokens of a KV block of the engine.
-func blockTokens(l *signal.Load) float64 {
-	if n := l.BlockTokens.Value; l.BlockTokens.Known && usable(n) && n >= 1 {
-		return n
+// blockTokens returns the tokens of a KV block where the engine reported g.
+func blockTokens(g *signal.Gauge) float64 {
+	if g.Known && usable(g.Value) && g.Value >= 1 {
+		return g.Value
 	}
 	return defaultBlockTokens
 }
