@@ -130,6 +130,11 @@ func (d *decoder) resolve(kind, name string) (string, error) {
 
 // readBounded reads a file of at most a few bytes more than limit.
 func readBounded(name string, limit Size) ([]byte, error) {
+	// To open a named pipe waits for somebody to write to it, for ever and deaf to signals.
+	// Those that a shell makes are in /dev and have their writer.
+	if info, err := os.Stat(name); err == nil && info.Mode()&fs.ModeNamedPipe != 0 && !strings.HasPrefix(name, "/dev/") {
+		return nil, errors.New("a named pipe, not a file")
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
