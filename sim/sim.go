@@ -12,6 +12,7 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"kvasir/engine"
@@ -113,8 +114,13 @@ func Run(cfg Config) (*Result, error) {
 		seen[c.Request.ID] = true
 		w.addCall(i)
 	}
+	now := mono.Time(math.MinInt64)
 	for w.queue.Len() > 0 && w.err == nil {
 		e := heap.Pop(&w.queue).(event)
+		if e.at < now {
+			return nil, fmt.Errorf("an event of %d ns was made at %d ns: effect before cause", e.at, now)
+		}
+		now = e.at
 		w.result.Steps++
 		w.schedule(e.handle(e.at)...)
 	}

@@ -86,6 +86,25 @@ func TestBudget_FloorThenRatio(t *testing.T) {
 	}
 }
 
+// A budget that is looked at all the time expires and saves like one that is not.
+func TestBudget_InSmallSteps(t *testing.T) {
+	b := NewBudget(Config{Ratio: 0.1, Floor: 10})
+	for range 500 {
+		b.Earn(1)
+	}
+	now := mono.Time(1)
+	for ; now < mono.Time(12*time.Second); now = now.Add(100 * time.Millisecond) {
+		b.advance(now)
+	}
+	got := 0
+	for b.Spend(now) {
+		got++
+	}
+	if got != 10 {
+		t.Errorf("12 s after the last call %d retries are granted, want one second's floor of 10", got)
+	}
+}
+
 // TestLaw_RetriesStayWithinTheBudget floods a budget with random calls and failures.
 func TestLaw_RetriesStayWithinTheBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -354,7 +354,18 @@ func TestGuard_ToBeDueForAProbeIsNotToBeInRotation(t *testing.T) {
 	for i := range 3 {
 		fails(t, m, mono.Time(10*i+10), i+1, attempt.ConnectFailed)
 	}
-	now := mono.Time(6 * time.Second) // a is due, and gets the first call
+	var onB []Action
+	for i := range 3 {
+		onB = append(onB, only(t, m.Step(mono.Time(100+i), Arrive(request(40+i)))))
+	}
+	now := mono.Time(6 * time.Second) // a is due
+	for _, b := range onB {
+		m.Step(now-10, Done(b.Ticket, 0, attempt.ConnectFailed, Usage{}))
+		m.Step(now-10, Left(b.Ticket))
+	}
+	if s := m.Snapshot(now - 5).Pools[0].Endpoints[1]; s.Health != health.InRotation || s.Failures < 3 {
+		t.Fatalf("the last endpoint is %v after %d failures while the other one is due", s.Health, s.Failures)
+	}
 	probe := only(t, m.Step(now, Arrive(request(10))))
 	for i := range 5 {
 		if a := fails(t, m, now+mono.Time(10*i+10), 20+i, attempt.ConnectFailed); a.Slot != 1 || probe.Slot != 0 {

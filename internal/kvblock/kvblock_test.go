@@ -55,6 +55,20 @@ func TestChain_SharesExactlyTheCommonHead(t *testing.T) {
 	})
 }
 
+func TestChain_CoversWhatCameBefore(t *testing.T) {
+	tail := bytes.Repeat([]byte("the same tail   "), 4)
+	x, xTail := naive(1, append([]byte("sixteen bytes a:"), tail...), 16)
+	y, yTail := naive(1, append([]byte("sixteen bytes b:"), tail...), 16)
+	for i := range x {
+		if x[i] == y[i] {
+			t.Errorf("block %d is the same after another head", i)
+		}
+	}
+	if z, _ := naive(2, tail, 16); z[0] == Chain(1, tail[:16]) || xTail == yTail {
+		t.Error("another seed, or another head, makes no difference")
+	}
+}
+
 func TestSeed_KeepsPartsApart(t *testing.T) {
 	seen := map[Hash][]string{}
 	for _, parts := range [][]string{{}, {""}, {"", ""}, {"ab", "c"}, {"a", "bc"}, {"abc"}, {"abc", ""}, {"", "abc"}} {
