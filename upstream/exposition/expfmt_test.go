@@ -30,10 +30,10 @@ func FuzzExposition(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, page []byte) {
 		ours := readAll(page)
-		// Where the parser differs on purpose: "# EOF" is a comment to it, a carriage
-		// return part of what stands before it, and the blank between name and value
-		// may be left out.
-		if bytes.Contains(page, []byte("EOF")) || bytes.ContainsRune(page, '\r') || noBlank.Match(page) {
+		// The parser takes more than the format says: names in quotes without braces, or
+		// in braces without quotes, no blank before the value, and so on. What is
+		// compared is the format. "# EOF" is a comment to it, and ends our page.
+		if bytes.Contains(page, []byte("EOF")) || !isFormat(page) {
 			return
 		}
 		parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -56,7 +56,30 @@ func FuzzExposition(f *testing.F) {
 	})
 }
 
-var noBlank = regexp.MustCompile(`(?m)^[ \t]*[a-zA-Z_:][a-zA-Z0-9_:]*[^a-zA-Z0-9_:{ \t\n]`)
+// sampleLine is a line of the text format that is neither empty nor a comment.
+var sampleLine = regexp.MustCompile(`^[ \t]*` +
+	`([a-zA-Z_:][a-zA-Z0-9_:]*[ \t]*(\{` + labelPairs + `\})?|\{[ \t]*` + quotedText + `[ \t]*(,` + labelPairs + `)?\})` +
+	`[ \t]+[^ \t]+([ \t]+-?[0-9]+)?[ \t]*$`)
+
+const (
+	quotedText = `"([^"\\]|\\["\\n])*"`
+	labelPairs = `[ \t]*([a-zA-Z_][a-zA-Z0-9_]*[ \t]*=[ \t]*` + quotedText + `[ \t]*,[ \t]*)*([a-zA-Z_][a-zA-Z0-9_]*[ \t]*=[ \t]*` + quotedText + `[ \t]*)?`
+)
+
+// isFormat reports whether every line of a page is as the format says.
+func isFormat(page []byte) bool {
+	if bytes.ContainsRune(page, '\r') {
+		return false
+	}
+	for line := range bytes.Lines(page) {
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		text := bytes.TrimLeft(line, " \t")
+		if len(text) > 0 && text[0] != '#' && !sampleLine.Match(line) {
+			return false
+		}
+	}
+	return true
+}
 
 // readAll reads every sample of a page.
 func readAll(page []byte) []string {
