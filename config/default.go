@@ -3,7 +3,11 @@ package config
 import (
 	"time"
 
+	"kvasir/api"
+	"kvasir/gateway/attempt"
+	"kvasir/selection/health"
 	"kvasir/selection/policy"
+	"kvasir/selection/prefix"
 )
 
 // Default returns the values of everything that a file doesn't say. It has no models:
@@ -19,15 +23,13 @@ func Default() Config {
 			Event:    1 * MiB,
 			Preamble: 256 * KiB,
 		},
-		Retry: Retry{
-			Attempts:   2,
-			Ratio:      0.1,
-			Floor:      10,
-			Backoff:    25 * time.Millisecond,
-			MaxBackoff: 250 * time.Millisecond,
+		Retry:  Retry(attempt.Default()),
+		Health: Health(health.Default()),
+		Prefix: Prefix{
+			Block:       api.DefaultBlockBytes,
+			Index:       prefix.DefaultBudgetBytes,
+			Speculative: prefix.DefaultSpeculativeTTL,
 		},
-		Health: Health{Failures: 3, Ejection: 5 * time.Second},
-		Prefix: Prefix{Block: 256, Index: 256 * MiB, Speculative: 30 * time.Second},
 		Upstream: Upstream{
 			ConnectTimeout: 5 * time.Second,
 			IdleTimeout:    4 * time.Second,

@@ -187,11 +187,7 @@ func gatewayModel(c *config.Config, mc config.Model) proxy.Model {
 		Name: mc.Name, Aliases: mc.Aliases,
 		Machine: flow.Config{
 			Seed: c.Seed, Calls: mc.Calls,
-			Retry: attempt.Config{
-				Attempts: c.Retry.Attempts, Ratio: c.Retry.Ratio, Floor: c.Retry.Floor,
-				Backoff: c.Retry.Backoff, MaxBackoff: c.Retry.MaxBackoff,
-			},
-			Health: health.Config{Failures: c.Health.Failures, Ejection: c.Health.Ejection},
+			Retry: attempt.Config(c.Retry), Health: health.Config(c.Health),
 			Prefix: prefix.Config{BudgetBytes: int64(c.Prefix.Index), SpeculativeTTL: c.Prefix.Speculative},
 		},
 	}

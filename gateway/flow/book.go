@@ -16,8 +16,6 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 	c.older, c.newer = s.newest, none
 	if s.newest != none {
 		m.calls[s.newest].newer = i
-	} else {
-		s.oldest = i
 	}
 	s.newest = i
 	s.dispatched++
@@ -46,8 +44,6 @@ func (m *Machine) release(i int32) {
 	s := &m.state[c.slot]
 	if c.older != none {
 		m.calls[c.older].newer = c.newer
-	} else {
-		s.oldest = c.newer
 	}
 	if c.newer != none {
 		m.calls[c.newer].older = c.older

@@ -123,11 +123,6 @@ var reasonNames = [reasons]string{
 // String returns the reason's name in snake_case, as metrics and logs show it.
 func (r Reason) String() string { return reasonNames[r] }
 
-// Reasons returns every reason that an action can carry.
-func Reasons() []Reason {
-	return []Reason{NoEndpoint, TooManyCalls, AttemptsSpent, BudgetSpent, NoAlternative}
-}
-
 // Action is something that the driver must do.
 type Action struct {
 	Kind       ActionKind

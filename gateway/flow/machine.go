@@ -92,8 +92,7 @@ type Machine struct {
 type endpointState struct {
 	pool       int
 	breaker    health.Breaker
-	oldest     int32 // running attempts in dispatch order, linked through calls
-	newest     int32
+	newest     int32 // of the running attempts, linked through calls in dispatch order
 	promptSeen int64 // prompt tokens that answers reported
 	cachedSeen int64 // of those, found in the prefix cache
 	dispatched int64 // attempts ever sent
@@ -120,7 +119,7 @@ func New(c Config) *Machine {
 		for _, e := range p.Endpoints {
 			members = append(members, selection.Slot(len(m.endpoints)))
 			m.endpoints = append(m.endpoints, selection.Endpoint{Name: e.Name, Weight: e.Weight})
-			m.state = append(m.state, endpointState{pool: i, oldest: none, newest: none})
+			m.state = append(m.state, endpointState{pool: i, newest: none})
 		}
 		m.pools = append(m.pools, newPool(p, members, i == len(c.Pools)-1))
 		usesOverlap = usesOverlap || m.pools[i].usesOverlap

@@ -1,8 +1,6 @@
 package flow
 
 import (
-	"time"
-
 	"kvasir/internal/mono"
 	"kvasir/selection"
 	"kvasir/selection/health"
@@ -15,7 +13,6 @@ type pool struct {
 	learner          selection.Learner // nil unless the policy is one
 	usesOverlap      bool
 	last             bool // the model's last pool
-	maxAge           time.Duration
 
 	// view is what the policy sees. Its candidates are those of a call that has tried
 	// nothing yet, unless dirty.
@@ -29,7 +26,7 @@ func newPool(p Pool, members []selection.Slot, last bool) pool {
 	_, usesOverlap := p.Policy.(selection.OverlapUser)
 	return pool{
 		name: p.Name, policyName: p.PolicyName, policy: p.Policy,
-		learner: learner, usesOverlap: usesOverlap, last: last, maxAge: p.MaxAge, dirty: true,
+		learner: learner, usesOverlap: usesOverlap, last: last, dirty: true,
 		view: selection.View{MaxAge: p.MaxAge, Version: 1, Members: members},
 	}
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"encoding/json"
 	"math"
-	"strings"
 
 	"kvasir/selection"
 )
@@ -58,5 +57,5 @@ func explain(d *selection.Decision) string {
 	if err != nil {
 		return "" // no float in it is NaN or infinite, so this does not happen
 	}
-	return strings.ToValidUTF8(string(text), "?")
+	return string(text)
 }

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"mime"
@@ -107,7 +106,7 @@ func (c *call) giveKept() {
 
 // hideKey returns what may be quoted of an endpoint's words.
 func (c *call) hideKey(said string) string {
-	if quotes([]string{said}, c.answer.endpoint.Key) {
+	if c.secret.in([]byte(said)) {
 		return "[withheld]"
 	}
 	return said
@@ -115,7 +114,4 @@ func (c *call) hideKey(said string) string {
 
 // keptQuotesKey reports whether what is held back quotes the endpoint's key: an engine
 // that refuses a key likes to say which.
-func (c *call) keptQuotesKey() bool {
-	key := c.answer.endpoint.Key
-	return key != "" && bytes.Contains(c.kept, []byte(key))
-}
+func (c *call) keptQuotesKey() bool { return c.secret.in(c.kept) }
