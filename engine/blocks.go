@@ -194,3 +194,11 @@ func (p *kvPool) forget(id blockID) {
 		p.index[b.hash] = b.newer
 	}
 }
+
+// forgetFree takes the hashes of all free blocks away. The order in which they are taken
+// stays.
+func (p *kvPool) forgetFree() {
+	for id := p.blocks[p.end()].next; id != p.end(); id = p.blocks[id].next {
+		p.forget(id)
+	}
+}

@@ -6,6 +6,9 @@
 // request is preempted and computed again later. How long a step takes is layer 5's
 // answer. The tokens' content does not exist here: an answer has a length.
 //
+// A request that fits into the blocks alone always ends: the oldest running one gets a
+// token at least in every step and is never preempted.
+//
 // Sources: vllm-project/vllm v0.28, vllm/v1/core/{sched/scheduler,kv_cache_manager,
 // block_pool}.py. Left out: priorities, LoRA, speculative decoding, KV connectors, and
 // asynchronous scheduling, which prepares a step while the one before it runs (its
@@ -17,10 +20,7 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 
 	"kvasir/accelerator"
 	"kvasir/internal/mono"
@@ -38,6 +38,8 @@ type Engine struct {
 	spare   []*request // ended ones, for reuse
 
 	busy     bool // a step is running
+	asleep   bool
+	pace     float64 // a step takes so many times as long
 	end      mono.Time
 	batch    accelerator.Batch
 	advanced mono.Time // latest Advance
@@ -47,35 +49,13 @@ type Engine struct {
 	shown    Stats
 }
 
-// command is a Submit or an Abort that has not taken effect.
-type command struct {
-	at   mono.Time
-	kind commandKind
-	req  *request
-}
-
-type commandKind uint8
-
-// The kinds, in the order in which they take effect at one instant.
-const (
-	submit commandKind = iota
-	abort
-)
-
-// compare orders commands by instant, kind and id: the order of the calls is no part
-// of it.
-func (c command) compare(d command) int {
-	return cmp.Or(cmp.Compare(c.at, d.at), cmp.Compare(c.kind, d.kind),
-		strings.Compare(string(c.req.ID), string(d.req.ID)))
-}
-
 // New returns an idle engine with an empty cache, or every mistake of the
 // configuration (see Config.Validate).
 func New(c Config) (*Engine, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: c, live: make(map[ID]*request), advanced: -1 << 63}
+	e := &Engine{cfg: c, live: make(map[ID]*request), advanced: -1 << 63, pace: 1}
 	e.kv.init(c.NumBlocks, c.BlockTokens)
 	e.publish()
 	return e, nil
@@ -123,14 +103,7 @@ func (e *Engine) Abort(now mono.Time, id ID) {
 		return
 	}
 	r.aborting = true
-	e.post(command{at: min(max(now, e.advanced), mono.Never-1), kind: abort, req: r})
-}
-
-// post queues a command in its place. Commands mostly come in the order of their
-// instants, so the place is at or near the end.
-func (e *Engine) post(c command) {
-	i, _ := slices.BinarySearchFunc(e.inbox, c, command.compare)
-	e.inbox = slices.Insert(e.inbox, i, c)
+	e.post(command{at: e.stamp(now), kind: abort, req: r})
 }
 
 // Next returns the instant at which Advance has something to do: the running step's
@@ -165,22 +138,4 @@ func (e *Engine) Advance(now mono.Time) []Output {
 		e.fold(at)
 		e.startStep(at)
 	}
-}
-
-// fold lets the commands stamped before the instant take effect.
-func (e *Engine) fold(at mono.Time) {
-	n := 0
-	for n < len(e.inbox) && e.inbox[n].at < at {
-		c := e.inbox[n]
-		n++
-		switch c.kind {
-		case submit:
-			c.req.phase = waiting
-			e.waiting.pushBack(c.req)
-		case abort:
-			// The request may have ended by itself in the meantime; see endStep.
-			e.drop(c.req)
-		}
-	}
-	e.inbox = slices.Delete(e.inbox, 0, n)
 }

@@ -66,6 +66,10 @@ type Output struct {
 	Finished bool         // this is the request's last output; its ID is free again
 	Cached   int          // prompt tokens that were found in the prefix cache when the request was first scheduled
 	Reason   FinishReason // meaningful when Finished; never Abort, an aborted request has no last output
+
+	// The start of the first step that knew the request, and of the first that computed
+	// some of it. Between them it waited for a place, for budget or for blocks.
+	Queued, Scheduled mono.Time
 }
 
 // Why Submit refuses a request; see RequestError.
@@ -140,6 +144,8 @@ type request struct {
 	cached    int  // Output.Cached
 	started   bool // was scheduled before: its prefix lookup is counted
 	aborting  bool // an Abort is queued
+
+	queued, first mono.Time // Output.Queued and Output.Scheduled
 
 	blocks []blockID // KV blocks, first tokens first
 	hashed int       // of those, the leading ones that were offered to the prefix cache

@@ -11,17 +11,21 @@ import (
 // nothing to compute the engine becomes idle.
 func (e *Engine) startStep(at mono.Time) {
 	e.batch = accelerator.Batch{Prefills: e.batch.Prefills[:0]}
+	if e.asleep {
+		e.publish()
+		return
+	}
 	budget, preempted := e.continueRunning(e.cfg.MaxBatchedTokens)
 	if !preempted {
 		// In a step that had to take blocks away none are given to anyone else.
-		e.admit(budget)
+		e.admit(at, budget)
 	}
 	if e.batch.Tokens == 0 {
 		e.publish()
 		return
 	}
 	d := e.cfg.Profile.Step(e.batch) + e.cfg.Overhead
-	e.busy, e.end = true, at.Add(max(d, 1))
+	e.busy, e.end = true, at.Add(e.stretch(d))
 }
 
 // continueRunning gives the running requests their tokens, oldest first: what is
@@ -47,7 +51,7 @@ func (e *Engine) continueRunning(budget int) (left int, preempted bool) {
 
 // admit moves waiting requests into the batch, first come first served, while budget,
 // places and blocks allow. The head that does not fit blocks those behind it.
-func (e *Engine) admit(budget int) {
+func (e *Engine) admit(at mono.Time, budget int) {
 	for budget > 0 && len(e.running) < e.cfg.MaxSeqs && e.waiting.head != nil {
 		r := e.waiting.head
 		var hits []blockID
@@ -72,19 +76,19 @@ func (e *Engine) admit(budget int) {
 		e.waiting.remove(r)
 		r.phase = running
 		e.running = append(e.running, r)
-		e.countLookup(r, cached)
+		e.begin(at, r, cached)
 		e.schedule(r, n)
 		budget -= n
 	}
 }
 
-// countLookup counts a request's prefix lookup when it is first scheduled; computing
+// begin notes when a request is first scheduled and counts its prefix lookup; computing
 // it again after a preemption is no lookup of the client's.
-func (e *Engine) countLookup(r *request, hit int) {
+func (e *Engine) begin(at mono.Time, r *request, hit int) {
 	if r.started {
 		return
 	}
-	r.started = true
+	r.started, r.first = true, at
 	r.cached = hit
 	if e.cfg.PrefixCaching {
 		e.counters.PrefixQueries += int64(r.PromptTokens)
@@ -147,7 +151,7 @@ func (e *Engine) endStep() {
 // emit appends the request's output of the step that ends and tells whether it is the
 // last one.
 func (e *Engine) emit(r *request) (finished bool) {
-	o := Output{ID: r.ID, At: e.end, First: r.generated == 0, Cached: r.cached}
+	o := Output{ID: r.ID, At: e.end, First: r.generated == 0, Cached: r.cached, Queued: r.queued, Scheduled: r.first}
 	if o.First {
 		e.counters.PromptTokens += int64(r.PromptTokens)
 	}

@@ -220,7 +220,7 @@ func TestEmbedding_EndsWithItsPrefill(t *testing.T) {
 	e := mustNew(t, c)
 	mustSubmit(t, e, 0, plain("a", 20, 0))
 	out := drain(e)
-	want := []Output{{ID: "a", At: 1 + (1007+1007+1003)*microsecond, First: true, Finished: true}}
+	want := []Output{{ID: "a", At: 1 + (1007+1007+1003)*microsecond, First: true, Finished: true, Queued: 1, Scheduled: 1}}
 	if !slices.Equal(out, want) {
 		t.Errorf("%v, want %v", out, want)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,9 +19,10 @@ import (
 
 const engineUsage = `usage: kvasir engine [flags]
 
-Runs one emulated engine behind vLLM's HTTP API: chat, completions, embeddings, models,
-health and metrics. It computes when each token would come on the given hardware, and
-says pseudo-words. Flags that vLLM has mean what they mean there.
+Runs one emulated engine behind vLLM's HTTP API: chat, completions, responses, messages,
+embeddings, scores, tokenize, models, health and metrics. It computes when each token would
+come on the given hardware, and says pseudo-words. Flags that vLLM has mean what they mean
+there.
 
 flags:
   --listen ADDR                     where clients call (default 127.0.0.1:8000)
@@ -35,8 +37,14 @@ flags:
   --max-model-len N                 most tokens of prompt and answer (default: the profile's, or what the KV blocks hold)
   --enable-chunked-prefill=BOOL     compute prompts over several steps (default true)
   --enable-prefix-caching=BOOL      keep the KV blocks of ended requests (default true)
+  --data-parallel-size N            engines behind the one address, each with the blocks above (default 1)
+  --max-num-queued-reqs N           requests that run and wait, over all engines; more are refused with 503 (default: none)
   --enable-prompt-tokens-details=BOOL  report cached_tokens in usage (default true)
-  --api-key KEY                     asked for on /v1 paths (default: the variable VLLM_API_KEY, or none)
+  --enable-server-load-tracking=BOOL   /load counts the calls in flight (default false)
+  --enable-request-id-headers=BOOL  answers have X-Request-Id (default false)
+  --created-series=BOOL             _created families in /metrics (default true, or the contrary of PROMETHEUS_DISABLE_CREATED_SERIES)
+  --emulate-version VERSION         what /version and system_fingerprint say (default 0.28.0)
+  --api-key KEY                     asked for on /v1 and /v2 paths (default: the variable VLLM_API_KEY, or none)
   --seed N                          of the answers and the faults (default 0)
   --shutdown-timeout DURATION       what calls in flight get when it is stopped (default 5s)
 
@@ -46,6 +54,15 @@ faults, each the share of calls, 0 to 1, that fail so:
   --fault-stall-rate SHARE          the answer stops
   --fault-reset-rate SHARE          the connection is reset
   --fault-stream-error-rate SHARE   the stream ends with an error event
+
+faults while it runs:
+  --control=BOOL                    serve these paths, and vLLM's /sleep, /wake_up, /is_sleeping (default false):
+    POST /emulator/fault            {"kind": "hang" | "refuse" | "stall" | "reset" | "stream-error",
+                                    "after": tokens before it, "status": of refuse, "retry_after": its header,
+                                    "calls": how many meet it (0: all)}; GET shows it, DELETE lifts it
+    POST /emulator/slow?factor=F    steps take F times as long; 1 undoes it
+    POST /emulator/restart?down=D   drop everything; for the duration D connections are reset
+    POST /emulator/sleep?level=L    sleep (1 or 2); POST /emulator/wake undoes it
 
 example:
   kvasir engine --listen 127.0.0.1:8000 --model tiny --max-num-seqs 64 --fault-reset-rate 0.01
@@ -103,6 +120,13 @@ func parseEngine(env environment, args []string) (engineOptions, error) {
 	aliases := f.String("alias", "", "")
 	profile := f.String("profile", "llama-3.1-8b/h100-tp1", "")
 	details := f.Bool("enable-prompt-tokens-details", true, "")
+	created := f.Bool("created-series", !pythonTrue(env.getenv("PROMETHEUS_DISABLE_CREATED_SERIES")), "")
+	f.IntVar(&c.Ranks, "data-parallel-size", 1, "")
+	f.IntVar(&c.MaxQueued, "max-num-queued-reqs", 0, "")
+	f.BoolVar(&c.TrackLoad, "enable-server-load-tracking", false, "")
+	f.BoolVar(&c.EchoRequestIDs, "enable-request-id-headers", false, "")
+	f.StringVar(&c.Version, "emulate-version", emulator.DefaultVersion, "")
+	f.BoolVar(&c.Control, "control", false, "")
 	f.Float64Var(&c.Speed, "speed", 1, "")
 	f.StringVar(&c.APIKey, "api-key", env.getenv("VLLM_API_KEY"), "")
 	f.Uint64Var(&c.Seed, "seed", 0, "")
@@ -124,12 +148,17 @@ func parseEngine(env environment, args []string) (engineOptions, error) {
 		return o, fmt.Errorf("--profile: %w", err)
 	}
 	c.Engine = configure(p)
-	c.HidePromptDetails = !*details
+	c.HidePromptDetails, c.HideCreated = !*details, !*created
 	c.Models = []string{cmp.Or(*model, p.Model)}
 	if *aliases != "" {
 		c.Models = append(c.Models, strings.Split(*aliases, ",")...)
 	}
 	return o, checkEngine(&o)
+}
+
+// pythonTrue reports whether prometheus_client takes the value of a variable for true.
+func pythonTrue(s string) bool {
+	return slices.Contains([]string{"true", "1", "t"}, strings.ToLower(s))
 }
 
 // schedulerFlags defines the flags of engine.Config. The function it returns gives the
@@ -173,6 +202,8 @@ func schedulerFlags(f *flag.FlagSet) func(accelerator.Profile) engine.Config {
 var engineFlags = map[string]string{
 	"Models":             "--model with --alias",
 	"Speed":              "--speed",
+	"Ranks":              "--data-parallel-size",
+	"MaxQueued":          "--max-num-queued-reqs",
 	"NumBlocks":          "--num-gpu-blocks less the empty one",
 	"BlockTokens":        "--block-size",
 	"MaxBatchedTokens":   "--max-num-batched-tokens",
@@ -195,6 +226,9 @@ func checkEngine(o *engineOptions) error {
 	}
 	if o.config.Speed == 0 { // to the emulator, 0 means the default
 		bad("--speed", o.config.Speed, "above 0")
+	}
+	if o.config.Ranks == 0 { // likewise
+		bad("--data-parallel-size", o.config.Ranks, "1 or more")
 	}
 	if o.grace < 0 {
 		bad("--shutdown-timeout", o.grace, "0 or more")

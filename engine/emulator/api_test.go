@@ -28,7 +28,7 @@ func TestHandler_ErrorsHaveVLLMsShapes(t *testing.T) {
 			{"media type", "/v1/completions", `{"prompt":"x"}`, "text/plain", 400,
 				`{"error":{"message":"1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed","type":"Bad Request","param":null,"code":400}}`},
 			{"too long", "/v1/completions", `{"prompt":"` + strings.Repeat("word", 4999) + `"}`, "", 400,
-				`{"error":{"message":"This model's maximum context length is 4096 tokens. However, you requested 16 output tokens and your prompt contains at least 5000 input tokens, for a total of at least 5016 tokens. Please reduce the length of the input prompt or the number of requested output tokens. (parameter=input_tokens, value=5000)","type":"BadRequestError","param":"input_tokens","code":400}}`},
+				`{"error":{"message":"This model's maximum context length is 4096 tokens. However, you requested 16 output tokens and your prompt contains at least 4081 input tokens, for a total of at least 4097 tokens. Please reduce the length of the input prompt or the number of requested output tokens. (parameter=input_tokens, value=4081)","type":"BadRequestError","param":"input_tokens","code":400}}`},
 			{"too large", "/v1/completions", `{"prompt":"` + strings.Repeat("word", 30000) + `"}`, "", 413,
 				`{"error":{"message":"The body is longer than 100000 bytes.","type":"Request Entity Too Large","param":null,"code":413}}`},
 			{"unknown path", "/v1/nothing", `{}`, "", 404, `{"detail":"Not Found"}`},

@@ -14,11 +14,25 @@ import (
 type call struct {
 	*tokenizer.Call
 
+	life *life
+	pin  int // data-parallel rank that the client chose, or anyRank
+
 	wake chan struct{} // capacity 1: progress or err changed
+
+	groups []group // of Run: one a prompt
 
 	mu       sync.Mutex
 	progress []progress // by item
 	err      error      // why nothing more will come
+}
+
+// anyRank lets the engine choose.
+const anyRank = -1
+
+// group is what the choices of one prompt share.
+type group struct {
+	open int // choices that have not finished
+	most int // tokens of the longest answer that has
 }
 
 // progress is what the engine has computed of one item.
@@ -27,15 +41,21 @@ type progress struct {
 	cached   int // prompt tokens found in the prefix cache
 	started  bool
 	finished bool
+	aborted  bool // finished because the engine was put to sleep
 }
 
 // newCall names the call's requests. Like vLLM's, the engine's ids end in something that
 // keeps apart two calls whose clients chose one id.
-func newCall(c *tokenizer.Call, id string, number uint64) *call {
+func newCall(c *tokenizer.Call, l *life, id string, number uint64) *call {
 	for i := range c.Items {
 		c.Items[i].Request.ID = engine.ID(fmt.Sprintf("%s-%d-%04d", id, number, i))
 	}
-	return &call{Call: c, wake: make(chan struct{}, 1), progress: make([]progress, len(c.Items))}
+	n := len(c.Items)
+	groups := make([]group, n/c.Choices)
+	for i := range groups {
+		groups[i].open = c.Choices
+	}
+	return &call{Call: c, life: l, pin: anyRank, wake: make(chan struct{}, 1), groups: groups, progress: make([]progress, n)}
 }
 
 // deliver counts an output. The engine's goroutine calls it.
@@ -45,6 +65,15 @@ func (c *call) deliver(item int, out engine.Output) {
 	p.tokens += out.Tokens
 	p.cached, p.started = out.Cached, true
 	p.finished = p.finished || out.Finished
+	c.mu.Unlock()
+	c.signal()
+}
+
+// interrupt finishes an item whose request was taken back from it.
+func (c *call) interrupt(item int) {
+	c.mu.Lock()
+	p := &c.progress[item]
+	p.started, p.finished, p.aborted = true, true, true
 	c.mu.Unlock()
 	c.signal()
 }

@@ -1,5 +1,5 @@
 // Package emulator is layer 4 (the inference engine), live: vLLM's HTTP API round one
-// engine model, paced in real time. A client cannot tell it from vLLM except by the
+// engine model, or several data-parallel ones, paced in real time. A client cannot tell it from vLLM except by the
 // pseudo-words that it says: streams, usage, errors and metrics have vLLM's shapes (of
 // version 0.28; vllm/entrypoints and vllm/v1/metrics in vllm-project/vllm).
 //
@@ -11,10 +11,10 @@
 package emulator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,21 +35,34 @@ const (
 // nanoseconds.
 const maxSpeed = 1e6
 
+// MaxRanks bounds Config.Ranks.
+const MaxRanks = 64
+
 // Config is one emulated engine.
 type Config struct {
 	Models []string      // names it answers to, at least one; the first is its own
 	Engine engine.Config // one request of MaxModelLen tokens must fit into its KV blocks
+	Ranks  int           // data-parallel engines behind the one address, each as Engine says; 0 means 1
 
 	Speed float64   // engine seconds a real second; 0 means 1
 	Epoch time.Time // the engine's instant 0; zero means the start of Run
 	Seed  uint64    // of the answers and the faults
 
 	Faults Faults
-	APIKey string // required in Authorization for /v1 paths; "" asks for none
+	APIKey string // required in Authorization for /v1 and /v2 paths; "" asks for none
+
+	// MaxQueued bounds the requests that run and wait over all ranks, as vLLM's
+	// max_num_queued_reqs does from 0.29 on; 0 means no such bound.
+	MaxQueued int
 
 	// HidePromptDetails leaves cached_tokens out of usage, as vLLM does without
 	// --enable-prompt-tokens-details.
 	HidePromptDetails bool
+
+	TrackLoad      bool // /load counts the calls in flight, as with vLLM's --enable-server-load-tracking; else it says 0
+	EchoRequestIDs bool // answers have X-Request-Id, as with vLLM's --enable-request-id-headers
+	HideCreated    bool // no _created families in /metrics, as with PROMETHEUS_DISABLE_CREATED_SERIES
+	Control        bool // serve the paths under /emulator, and vLLM's own for sleep; see control.go
 
 	Version      string // what /version reports; "" means DefaultVersion
 	MaxBodyBytes int64  // most bytes of a call's body; 0 means DefaultMaxBodyBytes
@@ -99,6 +112,12 @@ func (c *Config) Validate() error {
 	if c.Speed < 0 || c.Speed > maxSpeed || math.IsNaN(c.Speed) {
 		bad("Speed", c.Speed, fmt.Sprintf("above 0, at most %g", float64(maxSpeed)))
 	}
+	if c.Ranks < 0 || c.Ranks > MaxRanks {
+		bad("Ranks", c.Ranks, fmt.Sprintf("0 to %d", MaxRanks))
+	}
+	if c.MaxQueued < 0 {
+		bad("MaxQueued", c.MaxQueued, "0 or more")
+	}
 	if c.MaxBodyBytes < 0 {
 		bad("MaxBodyBytes", c.MaxBodyBytes, "0 or more")
 	}
@@ -109,7 +128,6 @@ func (c *Config) Validate() error {
 type Server struct {
 	cfg         Config
 	limits      tokenizer.Limits
-	born        time.Time
 	fingerprint string // quoted
 	model       string // quoted
 
@@ -118,31 +136,30 @@ type Server struct {
 	commands chan func(now mono.Time)
 	done     chan struct{} // closed when Run has ended
 
+	life        atomic.Pointer[life] // changed by Run
+	connections connections
+	imposed     imposition
+
 	// Owned by Run.
-	clock    clock
-	engine   *engine.Engine
-	requests map[engine.ID]*request
-	metrics  metrics
+	clock  clock
+	ranks  []*rank
+	pace   float64 // of Throttle
+	asleep int     // sleep level, 0 awake
 
 	mu    sync.Mutex
-	stats engine.Stats
+	stats []engine.Stats // by rank
 }
 
 // New returns an engine that answers once Run is called.
 func New(c Config) (*Server, error) {
-	if c.Speed == 0 {
-		c.Speed = 1
-	}
-	if c.Version == "" {
-		c.Version = DefaultVersion
-	}
-	if c.MaxBodyBytes == 0 {
-		c.MaxBodyBytes = DefaultMaxBodyBytes
-	}
+	c.Ranks = cmp.Or(c.Ranks, 1)
+	c.Speed = cmp.Or(c.Speed, 1)
+	c.Version = cmp.Or(c.Version, DefaultVersion)
+	c.MaxBodyBytes = cmp.Or(c.MaxBodyBytes, DefaultMaxBodyBytes)
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	e, err := engine.New(c.Engine)
+	ranks, err := newRanks(&c)
 	if err != nil {
 		return nil, err
 	}
@@ -150,42 +167,38 @@ func New(c Config) (*Server, error) {
 	s := &Server{
 		cfg:         c,
 		limits:      c.Limits(),
-		born:        time.Now(),
 		model:       quote(c.Models[0]),
 		fingerprint: quote(fingerprint(&c)),
 		commands:    make(chan func(mono.Time)),
 		done:        make(chan struct{}),
 		clock:       clock{epoch: c.Epoch, speed: c.Speed},
-		engine:      e,
-		requests:    map[engine.ID]*request{},
-		stats:       e.Stats(),
+		ranks:       ranks,
+		pace:        1,
+		stats:       make([]engine.Stats, c.Ranks),
 	}
-	s.metrics.init(c.Engine.MaxModelLen)
+	s.life.Store(newLife(time.Now()))
+	s.publish()
 	return s, nil
 }
 
 // Model returns the engine's own model name.
 func (s *Server) Model() string { return s.cfg.Models[0] }
 
-// Stats returns what the engine reports as of the last step that Run has ended. It never
-// waits.
-func (s *Server) Stats() engine.Stats {
+// Stats returns what the engine reports as of the last step that Run has ended, summed over
+// its ranks. It never waits.
+func (s *Server) Stats() engine.Stats { return total(s.perRank()) }
+
+func (s *Server) perRank() []engine.Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stats
+	return slices.Clone(s.stats)
 }
 
-// Handler returns vLLM's API. Calls that come before Run wait for it; those that come
-// after it has ended find a dead engine.
-func (s *Server) Handler() http.Handler {
-	return routes{
-		"/v1/chat/completions": {http.MethodPost: s.generate(tokenizer.Chat)},
-		"/v1/completions":      {http.MethodPost: s.generate(tokenizer.Completions)},
-		"/v1/embeddings":       {http.MethodPost: s.embed},
-		"/v1/models":           {http.MethodGet: s.models},
-		"/health":              {http.MethodGet: s.health},
-		"/ping":                {http.MethodGet: s.health, http.MethodPost: s.health},
-		"/version":             {http.MethodGet: s.version},
-		"/metrics":             {http.MethodGet: s.scrape},
-	}.handler(s.cfg.APIKey)
+// publish takes what Stats returns until the next publish.
+func (s *Server) publish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, k := range s.ranks {
+		s.stats[i] = k.engine.Stats()
+	}
 }

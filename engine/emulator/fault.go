@@ -4,10 +4,17 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"strconv"
+	"sync"
 
+	"kvasir/engine/tokenizer"
 	"kvasir/internal/kvblock"
 	"kvasir/internal/seed"
 )
+
+// A call can be made to fail in two ways: Faults draws the fate of every call by
+// probability; a Fault is imposed on all calls, or the next few, until it is lifted, and
+// goes before what was drawn.
 
 // Faults has the probability, 0 to 1, of each way in which a call can be made to fail; a
 // call fails in one of them at most, so they must not sum to more than 1. Which call fails
@@ -39,36 +46,38 @@ func (f Faults) Validate() error {
 }
 
 type faultRate struct {
-	name string
-	kind faultKind
-	rate float64
+	name  string
+	fault fault
+	rate  float64
 }
 
 func (f Faults) list() [5]faultRate {
 	return [5]faultRate{
-		{"Error", errorFault, f.Error},
-		{"Overload", overloadFault, f.Overload},
-		{"Stall", stallFault, f.Stall},
-		{"Reset", resetFault, f.Reset},
-		{"StreamError", streamErrorFault, f.StreamError},
+		{"Error", fault{kind: refuseFault, refusal: errInternal}, f.Error},
+		{"Overload", fault{kind: refuseFault, refusal: errOverload}, f.Overload},
+		{"Stall", fault{kind: stallFault}, f.Stall},
+		{"Reset", fault{kind: resetFault}, f.Reset},
+		{"StreamError", fault{kind: streamErrorFault}, f.StreamError},
 	}
 }
 
-type faultKind uint8
+type faultKind string
 
 const (
-	noFault faultKind = iota
-	errorFault
-	overloadFault
-	stallFault
-	resetFault
-	streamErrorFault
+	noFault          faultKind = ""
+	hangFault        faultKind = "hang"         // the call is read and never answered
+	refuseFault      faultKind = "refuse"       // an HTTP status instead of an answer
+	stallFault       faultKind = "stall"        // the answer stops and its connection stays open
+	resetFault       faultKind = "reset"        // the connection is reset
+	streamErrorFault faultKind = "stream-error" // the stream ends with an error event
 )
 
 // fault is what will go wrong with a call.
 type fault struct {
-	kind  faultKind
-	after int // tokens that come before it
+	kind       faultKind
+	after      int              // tokens that come before it
+	refusal    *tokenizer.Error // of refuse
+	retryAfter string           // of refuse: the header's value; "" sends none
 }
 
 // draw decides the fate of a call. tokens is its answer's length.
@@ -77,25 +86,118 @@ func (f Faults) draw(root uint64, key string, tokens int) fault {
 	at := r.Float64()
 	for _, p := range f.list() {
 		if at -= p.rate; at < 0 {
-			after := 0
+			drawn := p.fault
 			if early := r.Uint64()&1 == 0; !early && tokens > 1 {
-				after = 1 + r.Intn(tokens-1)
+				drawn.after = 1 + r.Intn(tokens-1)
 			}
-			return fault{p.kind, after}
+			return drawn
 		}
 	}
 	return fault{after: math.MaxInt}
 }
 
-// reset resets the connection under a reply, as the death of a process does. What was
-// flushed may still arrive.
-func reset(w http.ResponseWriter) {
-	conn, _, err := http.NewResponseController(w).Hijack()
+// Fault is a way in which calls that compute fail while it is imposed. Health and metrics
+// go on as if nothing were wrong. The JSON names are those of the control path.
+type Fault struct {
+	// Kind is "hang" (the call is read and never answered), "refuse" (an HTTP status
+	// instead of an answer), "stall" (the answer stops and its connection stays open),
+	// "reset" (the connection is reset) or "stream-error" (the stream ends with an error
+	// event). "" is no fault.
+	Kind string `json:"kind"`
+
+	// After is how many tokens of the answer come before a stall, a reset or a stream
+	// error; with 0 not even the first event comes.
+	After int `json:"after,omitempty"`
+
+	Status     int    `json:"status,omitempty"`      // of "refuse": 400 to 599
+	RetryAfter string `json:"retry_after,omitempty"` // of "refuse": the header's value, in any form; "" sends none
+
+	// Calls is how many calls meet the fault before it is lifted; 0: all until then.
+	Calls int `json:"calls,omitempty"`
+}
+
+// fault returns what happens to one call, or the mistake.
+func (f Fault) fault() (fault, error) {
+	drawn := fault{kind: faultKind(f.Kind), after: f.After, retryAfter: f.RetryAfter}
+	switch drawn.kind {
+	case noFault, hangFault, stallFault, resetFault, streamErrorFault:
+	case refuseFault:
+		if f.Status < 400 || f.Status > 599 {
+			return fault{}, &ConfigError{"Fault.Status", f.Status, "400 to 599"}
+		}
+		drawn.refusal = &tokenizer.Error{Status: f.Status, Type: statusType(f.Status),
+			Message: "The emulator was told to refuse this call."}
+	default:
+		return fault{}, &ConfigError{"Fault.Kind", strconv.Quote(f.Kind), "hang, refuse, stall, reset, stream-error, or nothing"}
+	}
+	if f.After < 0 {
+		return fault{}, &ConfigError{"Fault.After", f.After, "0 or more"}
+	}
+	if f.Calls < 0 {
+		return fault{}, &ConfigError{"Fault.Calls", f.Calls, "0 or more"}
+	}
+	return drawn, nil
+}
+
+// statusType returns vLLM's name of a status where it has one, else HTTP's.
+func statusType(status int) string {
+	switch status {
+	case http.StatusBadRequest:
+		return "BadRequestError"
+	case http.StatusNotFound:
+		return "NotFoundError"
+	case http.StatusInternalServerError:
+		return "InternalServerError"
+	case http.StatusServiceUnavailable:
+		return "ServiceUnavailableError"
+	}
+	if text := http.StatusText(status); text != "" {
+		return text
+	}
+	return "Error"
+}
+
+// imposition is the fault that is imposed. The zero value is none. It is safe for concurrent
+// use.
+type imposition struct {
+	mu    sync.Mutex
+	shown Fault // Calls is how many are left
+	fault fault
+}
+
+// Impose makes the calls that come from here on fail so, in place of what was imposed
+// before; those that run are left alone. The zero Fault lifts it. The error is a
+// *ConfigError.
+func (s *Server) Impose(f Fault) error {
+	drawn, err := f.fault()
 	if err != nil {
-		panic(http.ErrAbortHandler) // HTTP/2: the stream is reset
+		return err
 	}
-	if tcp, ok := conn.(interface{ SetLinger(int) error }); ok {
-		_ = tcp.SetLinger(0)
+	s.imposed.mu.Lock()
+	defer s.imposed.mu.Unlock()
+	s.imposed.shown, s.imposed.fault = f, drawn
+	return nil
+}
+
+// Imposed returns the fault that the next call will meet; Calls is how many are left.
+func (s *Server) Imposed() Fault {
+	s.imposed.mu.Lock()
+	defer s.imposed.mu.Unlock()
+	return s.imposed.shown
+}
+
+// take returns what happens to one call, if a fault is imposed.
+func (m *imposition) take() (fault, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.fault
+	if f.kind == noFault {
+		return f, false
 	}
-	_ = conn.Close()
+	if m.shown.Calls > 0 {
+		if m.shown.Calls--; m.shown.Calls == 0 {
+			m.shown, m.fault = Fault{}, fault{}
+		}
+	}
+	return f, true
 }

@@ -20,7 +20,7 @@ func TestFaults_EndACallAsTheySay(t *testing.T) {
 		faults Faults
 		kind   faultKind
 	}{
-		{"error", Faults{Error: 1}, errorFault}, {"overload", Faults{Overload: 1}, overloadFault}, {"stall", Faults{Stall: 1}, stallFault},
+		{"error", Faults{Error: 1}, refuseFault}, {"overload", Faults{Overload: 1}, refuseFault}, {"stall", Faults{Stall: 1}, stallFault},
 		{"reset", Faults{Reset: 1}, resetFault}, {"stream error", Faults{StreamError: 1}, streamErrorFault},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -62,10 +62,8 @@ func checkFault(t *testing.T, f *fixture, id string, tokens int, want fault) {
 	r.Body.Close()
 	status := 200
 	switch want.kind {
-	case errorFault:
-		status = 500
-	case overloadFault:
-		status = 503
+	case refuseFault:
+		status = want.refusal.Status
 	case stallFault:
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("stalled stream: %v", err)
@@ -115,7 +113,7 @@ func checkFault(t *testing.T, f *fixture, id string, tokens int, want fault) {
 func TestFaults_DrawKeepsTheRates(t *testing.T) {
 	const n = 20000
 	f := Faults{Error: 0.1, Overload: 0.05, Stall: 0.02, Reset: 0.2, StreamError: 0}
-	counts := map[faultKind]int{}
+	counts := map[fault]int{}
 	for i := range n {
 		id := fmt.Sprint(i)
 		drawn := f.draw(1, id, 50)
@@ -125,10 +123,11 @@ func TestFaults_DrawKeepsTheRates(t *testing.T) {
 		if drawn.kind != noFault && drawn.after >= 50 {
 			t.Fatalf("a fault after %d of 50 tokens", drawn.after)
 		}
-		counts[drawn.kind]++
+		drawn.after = 0
+		counts[drawn]++
 	}
 	for _, p := range f.list() {
-		if got := float64(counts[p.kind]) / n; got < p.rate*0.9 || got > p.rate*1.1 {
+		if got := float64(counts[p.fault]) / n; got < p.rate*0.9 || got > p.rate*1.1 {
 			t.Errorf("%s: rate %v, want %v", p.name, got, p.rate)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,6 +67,49 @@ func TestMetrics_AreThereBeforeTraffic(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// The bytes are those that prometheus_client itself writes (testdata/write_prometheus_client.py).
+func TestExposition_WritesPrometheusClientsBytes(t *testing.T) {
+	views := make([]view, 2)
+	for i := range views {
+		views[i].metrics.init(100)
+		views[i].asleep = 2
+	}
+	a, b := &views[0], &views[1]
+	a.stats.Running, a.stats.KVUsage, a.stats.PrefixQueries, a.stats.Preemptions = 3, 0.30000000000000004, 1234567, 2
+	a.stats.PromptTokens, a.metrics.cachedTokens, a.stats.Finished[engine.Stop] = 999999, 16, 5
+	b.stats.Waiting, b.stats.PrefixHits, b.stats.GenerationTokens, b.stats.Finished[engine.Abort] = 7, 1000000, 123456789012, 1
+	for _, v := range []float64{0.001, 0.3, 0.30000001, 3000} {
+		a.metrics.ttft.observe(v)
+	}
+	for _, v := range []float64{1, 9, 20000} {
+		b.metrics.iterationTokens.observe(v)
+	}
+	x := &exposition{model: labelValue("a\"b\\c\nd"), ranks: views, created: number(1796002998.5741081)}
+	x.scheduler()
+	x.counters()
+	x.lengths()
+	x.latencies()
+	want, err := os.ReadFile("testdata/prometheus_client.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, wanted := strings.Split(string(x.buf), "\n"), strings.Split(string(want), "\n")
+	for i := range min(len(got), len(wanted)) {
+		if got[i] != wanted[i] {
+			t.Fatalf("line %d: %s\nwant %s", i+1, got[i], wanted[i])
+		}
+	}
+	if len(got) != len(wanted) {
+		t.Errorf("%d lines, want %d", len(got), len(wanted))
+	}
+	x.buf, x.created = nil, ""
+	x.counters()
+	x.lengths()
+	if strings.Contains(string(x.buf), "_created") {
+		t.Error("hidden families are shown")
+	}
 }
 
 func TestMetrics_AreTheEnginesStats(t *testing.T) {
@@ -144,7 +188,7 @@ func checkHistograms(t *testing.T, got map[string]float64) {
 			v, _ := strconv.ParseFloat(text, 64)
 			return v
 		}
-		buckets := slices.DeleteFunc(slices.Collect(maps.Keys(got)), func(s string) bool { return !strings.HasPrefix(s, base+"_bucket{") })
+		buckets := slices.DeleteFunc(slices.Collect(maps.Keys(got)), func(s string) bool { return !strings.HasPrefix(s, base+`_bucket{engine="0",`) })
 		slices.SortFunc(buckets, func(a, b string) int { return int(math.Copysign(1, bound(a)-bound(b))) })
 		for _, b := range buckets {
 			values = append(values, got[b])
@@ -181,18 +225,18 @@ func TestTake_EndsTheStepsThatEndByThen(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.clock.epoch = time.Now()
-		if err := s.engine.Submit(0, engine.Request{ID: "x", PromptTokens: 100, OutputTokens: 50}); err != nil {
+		if err := s.ranks[0].engine.Submit(0, engine.Request{ID: "x", PromptTokens: 100, OutputTokens: 50}); err != nil {
 			t.Fatal(err)
 		}
 		for range 10 {
 			time.Sleep(20 * time.Millisecond)
 			s.take(func(now mono.Time) {
-				if next, ok := s.engine.Next(); !ok || next <= now {
+				if next, ok := s.ranks[0].engine.Next(); !ok || next <= now {
 					t.Fatalf("at %v a step that ends at %v has not been ended", now.Duration(), next.Duration())
 				}
 			})
 		}
-		if got := s.Stats(); got.Steps < 10 || got != s.engine.Stats() {
+		if got := s.Stats(); got.Steps < 10 || got != s.ranks[0].engine.Stats() {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -234,35 +278,53 @@ func TestExposition_EscapesTheModelsName(t *testing.T) {
 	})
 }
 
+// One event of a stream, which carries one token.
 func BenchmarkEvents_Token(b *testing.B) {
 	s, err := New(testConfig(b))
 	if err != nil {
 		b.Fatal(err)
 	}
-	read, err := tokenizer.Read(tokenizer.Chat, []byte(chatBody("x", `,"max_tokens":8000,"ignore_eos":true,"stream":true`)), s.limits)
-	if err != nil {
-		b.Fatal(err)
-	}
-	e := newEvents(s.newReply(newCall(read, "id", 1), "chatcmpl-", "id"))
-	items := []progress{{started: true}}
-	b.ReportAllocs()
-	for b.Loop() {
-		if items[0].tokens++; items[0].tokens == 8000 {
-			items[0].tokens = 1
-			e.sent[0].tokens = 0
-		}
-		e.buf = e.buf[:0]
-		e.progress(items)
+	for route, body := range map[tokenizer.Route]string{
+		tokenizer.Chat:      chatBody("x", `,"max_tokens":8000,"ignore_eos":true,"stream":true`),
+		tokenizer.Responses: `{"input":"x","max_output_tokens":8000,"ignore_eos":true,"stream":true}`,
+		tokenizer.Messages:  `{"model":"tiny","max_tokens":8000,"stream":true,"messages":[{"role":"user","content":"x"}]}`,
+	} {
+		b.Run(route.Path()[len("/v1/"):], func(b *testing.B) {
+			read, err := tokenizer.Read(route, []byte(body), s.limits)
+			if err != nil {
+				b.Fatal(err)
+			}
+			g := newGrammar(s.newReply(newCall(read, s.life.Load(), "id", 1), "x-", "id"))
+			buf := g.buffer()
+			last := read.Items[0].Answer.TextTokens() - 1
+			items := []progress{{started: true}}
+			b.ReportAllocs()
+			for b.Loop() {
+				if items[0].tokens++; items[0].tokens == last {
+					b.StopTimer()
+					g = newGrammar(s.newReply(newCall(read, s.life.Load(), "id", 1), "x-", "id"))
+					buf = g.buffer()
+					items[0].tokens = 1
+					b.StartTimer()
+				}
+				*buf = (*buf)[:0]
+				g.progress(items)
+			}
+		})
 	}
 }
 
 func BenchmarkExposition(b *testing.B) {
-	var m metrics
-	m.init(131072)
+	views := make([]view, 1)
+	views[0].metrics.init(131072)
+	var buf []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		x := newExposition("tiny")
-		x.engine(engine.Stats{}, &m)
-		x.latencies(&m)
+		x := &exposition{buf: buf[:0], model: "tiny", ranks: views, created: "1.7e+09"}
+		x.scheduler()
+		x.counters()
+		x.lengths()
+		x.latencies()
+		buf = x.buf
 	}
 }

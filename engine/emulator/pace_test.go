@@ -149,7 +149,7 @@ func TestServer_WhenTheClientLeaves_ItsPlaceIsFree(t *testing.T) {
 				if s := f.server.Stats(); s.Running != 0 || s.FreeBlocks != s.TotalBlocks || s.Finished[engine.Abort] != 1 || s.Finished[engine.Length] != 1 {
 					t.Errorf("%+v", s)
 				}
-				if len(f.server.requests) != 0 {
+				if len(f.server.ranks[0].requests) != 0 {
 					t.Error("the call is still known")
 				}
 			})

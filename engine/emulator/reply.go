@@ -24,6 +24,18 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body) // fails when the client has left, and then nobody is told
 }
 
+// refuse writes the error object of a route's API. What FastAPI refuses has vLLM's common
+// shape on every route.
+func refuse(w http.ResponseWriter, route tokenizer.Route, err error) {
+	if e := engineError(err); route == tokenizer.Messages || route == tokenizer.CountTokens {
+		if e.Type != tokenizer.Malformed {
+			writeJSON(w, e.Status, fmt.Appendf(nil, `{"type":"error","error":{"type":%s,"message":%s}}`, quote(e.Type), quote(e.Message)))
+			return
+		}
+	}
+	writeError(w, err)
+}
+
 // writeError writes vLLM's error object; see engineError.
 func writeError(w http.ResponseWriter, err error) {
 	e := engineError(err)
@@ -58,9 +70,19 @@ var (
 		Message: "EngineCore encountered an issue. See stack trace (above) for the root cause."}
 	errOverload = &tokenizer.Error{Status: http.StatusServiceUnavailable, Type: "ServiceUnavailableError",
 		Message: "The engine holds as many requests as it may. Please try again later."}
+	// What a full queue answers is not verified: neither the body's type nor whether there
+	// is a Retry-After.
+	errQueueFull = &tokenizer.Error{Status: http.StatusServiceUnavailable, Type: "QueueOverflowError",
+		Message: "The engine's request queue is full. Please try again later."}
 	errMediaType = &tokenizer.Error{Status: http.StatusBadRequest, Type: "Bad Request",
 		Message: "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed"}
 )
+
+// rankOutOfRange is the answer to a data-parallel rank that does not exist.
+func rankOutOfRange(rank, ranks int) error {
+	return &tokenizer.Error{Status: http.StatusBadRequest, Type: "BadRequestError",
+		Message: fmt.Sprintf("data_parallel_rank %d is out of range [0, %d).", rank, ranks)}
+}
 
 // quote returns s as JSON, escaped as little as pydantic does.
 func quote(s string) string {
@@ -81,12 +103,15 @@ func randomID() string {
 // fingerprint returns the engine's system_fingerprint: its version, its parallelism and a
 // hash of what it runs.
 func fingerprint(c *Config) string {
-	tp := ""
+	parallel := ""
 	if n := c.Engine.Profile.TensorParallel; n > 1 {
-		tp = fmt.Sprintf("-tp%d", n)
+		parallel = fmt.Sprintf("-tp%d", n)
+	}
+	if c.Ranks > 1 {
+		parallel += fmt.Sprintf("-dp%d", c.Ranks)
 	}
 	h := kvblock.Seed(c.Models[0], c.Engine.Profile.Name)
-	return fmt.Sprintf("vllm-%s%s-%08x", c.Version, tp, uint32(h))
+	return fmt.Sprintf("vllm-%s%s-%08x", c.Version, parallel, uint32(h))
 }
 
 // reply is what all bodies of one call share.
@@ -107,55 +132,37 @@ func (r *reply) head(b []byte, object string) []byte {
 	return fmt.Appendf(b, `{"id":%s,"object":"%s","created":%d,"model":%s`, r.id, object, r.created, r.server.model)
 }
 
-// finishReason returns an item's, quoted.
-func (r *reply) finishReason(item int) string {
-	return `"` + r.Items[item].Request.Reason.String() + `"`
+// finishReason returns an item's, as chat and completions name it. A call that names the
+// function to be called gets stop (vllm/entrypoints/openai/chat_completion/serving.py).
+func (r *reply) finishReason(item int, p progress) string {
+	switch why := r.Items[item].Request.Reason; {
+	case p.aborted:
+		return engine.Abort.String()
+	case why == engine.Stop && r.Tool != "" && !r.ToolNamed:
+		return "tool_calls"
+	default:
+		return why.String()
+	}
 }
 
-// full appends the body of a call that is no stream.
-func (r *reply) full(b []byte, u usage) []byte {
-	object := "chat.completion"
-	if r.Route == tokenizer.Completions {
-		object = "text_completion"
-	}
-	b = append(r.head(b, object), `,"choices":[`...)
-	for i, item := range r.Items {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = fmt.Appendf(b, `{"index":%d,`, i)
-		if r.Route == tokenizer.Chat {
-			b = append(b, `"message":{"role":"assistant","content":"`...)
-			b = item.Answer.AppendText(b, 0, item.Answer.Tokens)
-			b = fmt.Appendf(b, `","refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null},`+
-				`"logprobs":null,"finish_reason":%s,"stop_reason":null,"token_ids":null,"routed_experts":null}`, r.finishReason(i))
-		} else {
-			b = append(b, `"text":"`...)
-			b = item.Answer.AppendText(b, 0, item.Answer.Tokens)
-			b = fmt.Appendf(b, `","logprobs":null,"finish_reason":%s,"stop_reason":null,"token_ids":null,`+
-				`"prompt_logprobs":null,"prompt_token_ids":null,"routed_experts":null}`, r.finishReason(i))
-		}
-	}
-	b = fmt.Appendf(b, `],"service_tier":null,"system_fingerprint":%s,`, r.server.fingerprint)
-	b = r.fullUsage(b, u)
-	if r.Route == tokenizer.Chat {
-		b = append(b, `,"prompt_logprobs":null,"prompt_token_ids":null,"prompt_text":null`...)
-	}
-	b = append(b, `,"kv_transfer_params":null`...)
-	if r.Route == tokenizer.Chat {
-		b = append(b, `,"ec_transfer_params":null,"metrics":null`...)
-	}
-	return append(b, '}')
+// derived returns an id that belongs to the reply: the same call id gives the same one.
+func (r *reply) derived(what string, item int) string {
+	return fmt.Sprintf("%016x", uint64(kvblock.Seed(what, r.id, strconv.Itoa(item))))
 }
 
-// fullUsage appends the usage of a body that is no stream, where nulls are shown.
-func (r *reply) fullUsage(b []byte, u usage) []byte {
-	b = fmt.Appendf(b, `"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":`,
-		u.prompt, u.prompt+u.completion, u.completion)
-	if r.details {
-		b = fmt.Appendf(b, `{"cached_tokens":%d,"created_cache_tokens":null,"multimodal_tokens":null}`, u.cached)
-	} else {
-		b = append(b, "null"...)
+// body appends the body of a call that is no stream.
+func (r *reply) body(b []byte, items []progress) []byte {
+	switch r.Route {
+	case tokenizer.Embeddings:
+		return r.embeddings(b)
+	case tokenizer.Score:
+		return r.scores(b)
+	case tokenizer.Rerank:
+		return r.ranking(b)
+	case tokenizer.Responses:
+		return r.response(b, items, r.outputs(items))
+	case tokenizer.Messages:
+		return r.message(b, items)
 	}
-	return append(b, `,"completion_tokens_details":null}`...)
+	return r.choices(b, items)
 }

@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"kvasir/engine"
 	"kvasir/internal/mono"
 )
 
@@ -39,7 +38,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.New("emulator: Run was called before")
 	}
 	defer close(s.done)
-	defer s.failAll()
+	defer s.failAll(errDead)
 	if s.clock.epoch.IsZero() {
 		s.clock.epoch = time.Now()
 	}
@@ -47,7 +46,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		var wake <-chan time.Time
-		if at, ok := s.engine.Next(); ok {
+		if at, ok := s.next(); ok {
 			timer.Reset(s.clock.until(at))
 			wake = timer.C
 		}
@@ -82,59 +81,78 @@ func (s *Server) do(ctx context.Context, apply func(now mono.Time)) bool {
 	return false
 }
 
-// request is one request in the engine.
-type request struct {
-	call  *call
-	item  int // of the call
-	times times
+// next returns the instant at which a rank has something to do.
+func (s *Server) next() (first mono.Time, any bool) {
+	first = mono.Never
+	for _, k := range s.ranks {
+		if at, ok := k.engine.Next(); ok {
+			first, any = min(first, at), true
+		}
+	}
+	return first, any
 }
 
 // advance ends the steps that end at or before now and hands out what they gave. Whoever
 // gets an output finds it in Stats.
 func (s *Server) advance(now mono.Time) {
-	outputs := s.engine.Advance(now)
-	s.mu.Lock()
-	s.stats = s.engine.Stats()
-	s.mu.Unlock()
-	for _, out := range outputs {
-		if out.First {
-			s.metrics.cachedTokens += int64(out.Cached)
-		}
-		r := s.requests[out.ID]
-		if r == nil {
-			continue // taken back while the step ran
-		}
-		s.metrics.output(&r.times, out)
-		if out.Finished {
-			s.metrics.finish(&r.times, r.item, r.call)
-			delete(s.requests, out.ID)
-		}
-		r.call.deliver(r.item, out)
+	for _, k := range s.ranks {
+		k.outputs = k.engine.Advance(now)
+	}
+	s.publish()
+	for _, k := range s.ranks {
+		k.handOut()
 	}
 }
 
 // submit hands the engine all requests of a call, or none of them.
 func (s *Server) submit(ctx context.Context, c *call) error {
 	refused := make(chan error, 1)
-	submit := func(now mono.Time) {
-		for i := range c.Items {
-			q := c.Items[i].Request
-			if err := s.engine.Submit(now, q); err != nil {
-				s.abandon(now, c)
-				refused <- err
-				return
-			}
-			s.requests[q.ID] = &request{call: c, item: i, times: times{arrival: now}}
-		}
-		refused <- nil
-	}
-	if s.do(ctx, submit) {
+	if s.do(ctx, func(now mono.Time) { refused <- s.admit(now, c) }) {
 		return <-refused
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	return errDead
+}
+
+func (s *Server) admit(now mono.Time, c *call) error {
+	held := 0
+	for _, k := range s.ranks {
+		held += len(k.requests)
+	}
+	switch {
+	case c.life != s.life.Load():
+		return errGone
+	case s.cfg.MaxQueued > 0 && held+len(c.Items) > s.cfg.MaxQueued:
+		return errQueueFull
+	case c.pin != anyRank && (c.pin < 0 || c.pin >= len(s.ranks)):
+		return rankOutOfRange(c.pin, len(s.ranks))
+	}
+	for i := range c.Items {
+		q, k := c.Items[i].Request, s.choose(c.pin)
+		if err := k.engine.Submit(now, q); err != nil {
+			s.abandon(now, c)
+			return err
+		}
+		k.requests[q.ID] = &request{call: c, item: i, times: times{arrival: now}}
+	}
+	return nil
+}
+
+// choose returns the rank that a client chose, or the one with the least to do, the first
+// of several.
+func (s *Server) choose(pin int) *rank {
+	if pin != anyRank {
+		return s.ranks[pin]
+	}
+	least := s.ranks[0]
+	for _, k := range s.ranks[1:] {
+		if k.weight() < least.weight() {
+			least = k
+		}
+	}
+	return least
 }
 
 // abort takes back what the engine has not finished of a call. The context of the call has
@@ -149,31 +167,37 @@ func (s *Server) abort(c *call) {
 func (s *Server) abandon(now mono.Time, c *call) {
 	for i := range c.Items {
 		id := c.Items[i].Request.ID
-		if r := s.requests[id]; r != nil && r.call == c {
-			s.engine.Abort(now, id)
-			delete(s.requests, id)
+		for _, k := range s.ranks {
+			if r := k.requests[id]; r != nil && r.call == c {
+				k.engine.Abort(now, id)
+				delete(k.requests, id)
+			}
 		}
 	}
 }
 
-// failAll ends the calls in flight after Run.
-func (s *Server) failAll() {
-	for id, r := range s.requests {
-		r.call.fail(errDead)
-		delete(s.requests, id)
+// failAll ends the calls in flight.
+func (s *Server) failAll(err error) {
+	for _, k := range s.ranks {
+		for id, r := range k.requests {
+			r.call.fail(err)
+			delete(k.requests, id)
+		}
 	}
 }
 
-// observe returns the engine's stats and metrics at the instant of the call.
-func (s *Server) observe(ctx context.Context) (engine.Stats, metrics, bool) {
-	type view struct {
-		stats   engine.Stats
-		metrics metrics
+// observe returns what is to be seen of each rank at the instant of the call.
+func (s *Server) observe(ctx context.Context) ([]view, bool) {
+	seen := make(chan []view, 1)
+	look := func(mono.Time) {
+		views := make([]view, len(s.ranks))
+		for i, k := range s.ranks {
+			views[i] = view{k.engine.Stats(), k.metrics, s.asleep}
+		}
+		seen <- views
 	}
-	seen := make(chan view, 1)
-	if !s.do(ctx, func(mono.Time) { seen <- view{s.engine.Stats(), s.metrics} }) {
-		return engine.Stats{}, metrics{}, false
+	if !s.do(ctx, look) {
+		return nil, false
 	}
-	v := <-seen
-	return v.stats, v.metrics, true
+	return <-seen, true
 }

@@ -23,7 +23,10 @@ const lastWords = time.Second
 // those in flight the grace to end, fails the rest, and returns. It closes l. The error is
 // nil when ctx has ended it.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
-	server := &http.Server{Handler: s.Handler(), IdleTimeout: keepAlive, ReadHeaderTimeout: headerTimeout}
+	server := &http.Server{
+		Handler: s.Handler(), IdleTimeout: keepAlive, ReadHeaderTimeout: headerTimeout,
+		ConnState: s.connections.follow, ConnContext: remember,
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	// The engine outlives ctx by the grace.

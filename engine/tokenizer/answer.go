@@ -37,6 +37,22 @@ func (a Answer) Text() string {
 	return string(a.AppendText(make([]byte, 0, a.TextTokens()*pieceBytes), 0, a.Tokens))
 }
 
+// AppendArguments appends the part that tokens from (inclusive) to (exclusive) have of the
+// answer as the arguments of a function: a JSON object with one field, text. done ends it.
+// quote is how a quotation mark is written: \" inside a JSON string.
+func (a Answer) AppendArguments(dst []byte, from, to int, done bool, quote string) []byte {
+	if from == 0 && (to > 0 || done) {
+		dst = append(dst, '{')
+		dst = append(append(append(dst, quote...), "text"...), quote...)
+		dst = append(append(dst, ": "...), quote...)
+	}
+	dst = a.AppendText(dst, from, to)
+	if done {
+		dst = append(append(dst, quote...), '}')
+	}
+	return dst
+}
+
 // appendPiece appends one token's text: four letters, which begin or go on with a word, or
 // what ends one.
 func (a Answer) appendPiece(dst []byte, i int) []byte {

@@ -8,10 +8,13 @@ import (
 // Error is a call that vLLM would refuse, with the parts of its error object.
 type Error struct {
 	Status  int    // HTTP status, and the object's code
-	Type    string // vLLM's name of the kind: BadRequestError, NotFoundError; "Bad Request" for a malformed body
+	Type    string // vLLM's name of the kind: BadRequestError, NotFoundError; Malformed
 	Message string
 	Param   string // the field at fault; "" is null
 }
+
+// Malformed is the type of what FastAPI refuses before the route's own code sees the call.
+const Malformed = "Bad Request"
 
 func (e *Error) Error() string { return e.Message }
 
@@ -65,7 +68,7 @@ func malformed(faults []fault) *Error {
 	for i, p := range faults[0].loc {
 		param[i] = fmt.Sprint(p)
 	}
-	return &Error{Status: 400, Type: "Bad Request", Message: b.String(), Param: strings.Join(param, ".")}
+	return &Error{Status: 400, Type: Malformed, Message: b.String(), Param: strings.Join(param, ".")}
 }
 
 // unknownModel is the answer to a name that the engine does not serve.
@@ -74,10 +77,18 @@ func unknownModel(name string) *Error {
 		Message: "The model `" + name + "` does not exist."}
 }
 
-// tooLong is the answer to a prompt that leaves no room for the answer asked for.
-func tooLong(limit, input, output int) *Error {
+// tooLong is the answer to a prompt that leaves no room for the answer asked for. Of a text
+// vLLM counts one token more than fit and no further.
+func (r *reader) tooLong(input, output int) error {
+	limit, least := r.limits.MaxModelLen, ""
+	if r.cut {
+		input = min(input, max(limit-output, 0)+1)
+	}
+	if input == limit-output+1 {
+		least = "at least "
+	}
 	return badRequest("input_tokens", "This model's maximum context length is %d tokens. However, you requested %d output tokens "+
-		"and your prompt contains at least %d input tokens, for a total of at least %d tokens. Please reduce the length of "+
+		"and your prompt contains %s%d input tokens, for a total of %s%d tokens. Please reduce the length of "+
 		"the input prompt or the number of requested output tokens. (parameter=input_tokens, value=%d)",
-		limit, output, input, input+output, input)
+		limit, output, least, input, least, input+output, input)
 }

@@ -15,6 +15,12 @@ func (r *reader) readPrompts() ([]prompt, error) {
 		if _, ok := r.raw("messages"); !ok {
 			return r.readTexts("input")
 		}
+	case Responses:
+		return r.readInput()
+	case Messages, CountTokens:
+		return r.readAnthropic()
+	case Score, Rerank:
+		return r.readPairs()
 	}
 	return r.readChat()
 }
@@ -27,6 +33,7 @@ func (r *reader) readTexts(name string) ([]prompt, error) {
 		return nil, nil
 	}
 	if s, ok := text(raw); ok {
+		r.cut = true
 		return []prompt{textPrompt(s)}, nil
 	}
 	elements, ok := array(raw)
@@ -46,6 +53,7 @@ func (r *reader) readTexts(name string) ([]prompt, error) {
 	var prompts []prompt
 	for i, e := range elements {
 		if s, ok := text(e); ok {
+			r.cut = true
 			prompts = append(prompts, textPrompt(s))
 			continue
 		}
@@ -81,14 +89,7 @@ func (r *reader) readChat() ([]prompt, error) {
 	if c.goOn && c.generate {
 		return nil, badRequest("", "Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
 	}
-	for _, name := range []string{"reasoning_effort", "chat_template_kwargs"} {
-		if raw, ok := r.raw(name); ok {
-			c.settings = append(c.settings, compact(raw))
-		}
-	}
-	for _, t := range r.list("tools") {
-		c.tools = append(c.tools, compact(t))
-	}
+	r.readSettings(c)
 	for i, raw := range r.list("messages") {
 		m, err := r.readMessage(r.child(raw, "messages", i))
 		if err != nil {
@@ -97,6 +98,28 @@ func (r *reader) readChat() ([]prompt, error) {
 		c.messages = append(c.messages, m)
 	}
 	return []prompt{c.render}, nil
+}
+
+// readSettings reads what a template writes before the messages.
+func (r *reader) readSettings(c *chat) {
+	r.cut = true
+	for _, name := range []string{"reasoning_effort", "chat_template_kwargs"} {
+		if raw, ok := r.raw(name); ok {
+			c.settings = append(c.settings, compact(raw))
+		}
+	}
+	for _, t := range r.list("tools") {
+		c.tools = append(c.tools, compact(t))
+	}
+}
+
+// readEffort reads the reasoning effort where it is inside another field.
+func (r *reader) readEffort(c *chat, name string) {
+	if raw, ok := r.raw(name); ok {
+		if effort, ok := r.child(raw, name).raw("effort"); ok {
+			c.settings = append(c.settings, compact(effort))
+		}
+	}
 }
 
 func (r *reader) readMessage(o object) (message, error) {

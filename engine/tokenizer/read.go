@@ -1,35 +1,12 @@
 package tokenizer
 
 import (
-	"fmt"
+	"encoding/json"
 	"slices"
 
 	"kvasir/engine"
 	"kvasir/internal/kvblock"
 )
-
-// Route is an API call that an engine computes.
-type Route uint8
-
-// The routes.
-const (
-	Chat        Route = iota // POST /v1/chat/completions
-	Completions              // POST /v1/completions
-	Embeddings               // POST /v1/embeddings
-)
-
-// Path returns the route's path.
-func (r Route) Path() string {
-	switch r {
-	case Chat:
-		return "/v1/chat/completions"
-	case Completions:
-		return "/v1/completions"
-	case Embeddings:
-		return "/v1/embeddings"
-	}
-	return fmt.Sprintf("Route(%d)", uint8(r))
-}
 
 // Limits is what Read must know of the engine.
 type Limits struct {
@@ -59,20 +36,31 @@ type Call struct {
 	ContinuousUsage bool // usage in every chunk
 
 	Choices      int // answers to each prompt (n)
-	MaxTokens    int // bound of each answer; 0 for embeddings
+	MaxTokens    int // bound of each answer; 0 where the route has no answer
 	PromptTokens int // of all prompts, each counted once
+
+	// Tool is the function that the answer calls, "" for none: an engine without a model
+	// calls one only when it is made to. ToolNamed says that the call named it.
+	Tool      string
+	ToolNamed bool
 
 	Base64     bool // encode embeddings so
 	Dimensions int  // of an embedding
 
-	Items []Item // one a prompt and choice, the choices of a prompt together
+	Pairs []Pair // of a score or rerank call, one an item
+	TopN  int    // rerank: how many results are wanted; 0: all
+
+	// Given has the fields of a responses call that its answer repeats, as they came.
+	Given map[string]json.RawMessage
+
+	Items []Item // one a prompt and choice, the choices of a prompt together; none for CountTokens
 }
 
 // Item is one request to the engine and what it answers. The request's ID is left to the
 // submitter.
 type Item struct {
 	Request engine.Request
-	Answer  Answer       // zero for an embedding
+	Answer  Answer       // zero where the route has no answer
 	Hash    kvblock.Hash // of the whole prompt
 }
 
@@ -91,8 +79,8 @@ func Read(route Route, data []byte, l Limits) (*Call, error) {
 	if len(faults) > 0 {
 		return nil, malformed(faults)
 	}
-	if model != "" && !slices.Contains(l.Models, model) {
-		return nil, unknownModel(model)
+	if e := l.checkModel(model); e != nil {
+		return nil, e
 	}
 	if err == nil {
 		err = r.check()
@@ -106,6 +94,14 @@ func Read(route Route, data []byte, l Limits) (*Call, error) {
 	return r.call, nil
 }
 
+// checkModel refuses a name that the engine does not serve; none is allowed.
+func (l *Limits) checkModel(name string) error {
+	if name != "" && !slices.Contains(l.Models, name) {
+		return unknownModel(name)
+	}
+	return nil
+}
+
 // reader is one Read under way.
 type reader struct {
 	object
@@ -113,23 +109,51 @@ type reader struct {
 	call   *Call
 	answer bounds
 	given  bool // the call names answer.max
+	cut    bool // the prompt is text: vLLM stops tokenizing where it is too long
 	salt   string
 }
 
 // readCommon reads the fields that are not the prompt.
 func (r *reader) readCommon() {
-	c := r.call
-	c.RequestID = r.str("request_id")
+	r.call.RequestID = r.str("request_id")
 	r.salt = r.str("cache_salt")
-	if c.Route == Embeddings {
-		c.Base64 = r.str("encoding_format") == "base64"
-		c.Dimensions = embeddingDimensions
+	switch {
+	case r.call.Route == Embeddings:
+		r.call.Base64 = r.str("encoding_format") == "base64"
+		r.call.Dimensions = embeddingDimensions
 		if n, given := r.number("dimensions"); given {
-			c.Dimensions = n
+			r.call.Dimensions = n
 		}
-		return
+	case r.call.Route.Generates():
+		r.readAnswer()
 	}
+}
+
+// readAnswer reads what a call says about its answer.
+func (r *reader) readAnswer() {
+	c := r.call
 	c.Stream = r.flag("stream", false)
+	r.answer.max, r.given = r.number(c.Route.bound())
+	r.answer.ignoreEOS = r.flag("ignore_eos", false)
+	if n, given := r.number("seed"); given {
+		r.limits.Seed ^= uint64(n) * 0x9e3779b97f4a7c15
+	}
+	switch c.Route {
+	case Messages:
+		r.readMessageOptions()
+		return
+	case Responses:
+		r.readResponseOptions()
+		return
+	case Chat:
+		if n, given := r.number("max_completion_tokens"); given {
+			r.answer.max, r.given = n, true
+		}
+	case Completions:
+		if !r.given {
+			r.answer.max, r.given = defaultMaxTokens, true
+		}
+	}
 	if raw, ok := r.raw("stream_options"); ok {
 		options := r.child(raw, "stream_options")
 		c.IncludeUsage = options.flag("include_usage", false)
@@ -138,70 +162,7 @@ func (r *reader) readCommon() {
 	if n, given := r.number("n"); given {
 		c.Choices = n
 	}
-	r.answer.max, r.given = r.number("max_tokens")
-	if c.Route == Chat {
-		if n, given := r.number("max_completion_tokens"); given {
-			r.answer.max, r.given = n, true
-		}
-	} else if !r.given {
-		r.answer.max, r.given = defaultMaxTokens, true
-	}
 	r.answer.min, _ = r.number("min_tokens")
-	r.answer.ignoreEOS = r.flag("ignore_eos", false)
-	if n, given := r.number("seed"); given {
-		r.limits.Seed ^= uint64(n) * 0x9e3779b97f4a7c15
-	}
-}
-
-// check refuses what is well formed and cannot be served.
-func (r *reader) check() error {
-	c, a := r.call, r.answer
-	if c.Route == Embeddings {
-		if f := r.str("encoding_format"); f != "" && f != "float" && f != "base64" {
-			return badRequest("encoding_format", "encoding_format must be 'float' or 'base64', got '%s'.", f)
-		}
-		if c.Dimensions < 1 || c.Dimensions > embeddingDimensions {
-			return badRequest("dimensions", "dimensions must be from 1 to %d, got %d.", embeddingDimensions, c.Dimensions)
-		}
-		return nil
-	}
-	_, options := r.raw("stream_options")
-	switch {
-	case options && !c.Stream:
-		return badRequest("stream_options", "Stream options can only be defined when `stream=True`.")
-	case c.Choices < 1 || c.Choices > MaxChoices:
-		return badRequest("n", "n must be from 1 to %d, got %d.", MaxChoices, c.Choices)
-	case r.given && a.max < 1:
-		return badRequest("max_tokens", "max_tokens must be at least 1, got %d.", a.max)
-	case a.min < 0:
-		return badRequest("min_tokens", "min_tokens must be greater than or equal to 0, got %d.", a.min)
-	case r.given && a.min > a.max:
-		return badRequest("min_tokens", "min_tokens must be less than or equal to max_tokens=%d, got %d.", a.max, a.min)
-	}
-	return r.checkUnsupported()
-}
-
-// checkUnsupported refuses what an answer of pseudo-words would get wrong.
-func (r *reader) checkUnsupported() error {
-	unsupported := func(param string) error {
-		return badRequest(param, "%s is not supported: this engine is emulated and has no model.", param)
-	}
-	for _, name := range []string{"echo", "logprobs"} {
-		if raw, ok := r.raw(name); ok && string(raw) != "false" {
-			return unsupported(name)
-		}
-	}
-	for _, name := range []string{"prompt_logprobs", "prompt_embeds", "suffix"} {
-		if _, ok := r.raw(name); ok {
-			return unsupported(name)
-		}
-	}
-	if raw, ok := r.raw("tool_choice"); ok {
-		if s, _ := text(raw); s != "auto" && s != "none" {
-			return badRequest("tool_choice", "tool_choice must be 'auto' or 'none': this engine is emulated and calls no tools.")
-		}
-	}
-	return nil
 }
 
 // build makes the items.
@@ -220,6 +181,9 @@ func (r *reader) build(prompts []prompt) error {
 			if choice == 0 {
 				c.PromptTokens += e.tokens
 			}
+			if c.Route == CountTokens {
+				continue
+			}
 			item, err := r.item(&e, choice)
 			if err != nil {
 				return err
@@ -235,7 +199,7 @@ func (r *reader) item(e *encoder, choice int) (Item, error) {
 	q := engine.Request{PromptTokens: e.tokens}
 	item := Item{Hash: e.blocks.Tail()}
 	whole := len(e.blocks.Blocks())
-	if r.call.Route != Embeddings {
+	if r.call.Route.Generates() {
 		a := r.answer
 		if !r.given {
 			a.max = r.limits.MaxModelLen - e.tokens
@@ -251,8 +215,7 @@ func (r *reader) item(e *encoder, choice int) (Item, error) {
 			q.Reason = engine.Length
 		}
 	} else if e.tokens > r.limits.MaxModelLen {
-		return Item{}, badRequest("input_tokens", "This model's maximum context length is %d tokens. However, you requested %d "+
-			"tokens in the input for embedding generation. Please reduce the length of the input.", r.limits.MaxModelLen, e.tokens)
+		return Item{}, r.tooLong(e.tokens, 0)
 	}
 	all := slices.Clone(e.blocks.Blocks())
 	q.Blocks, q.AnswerBlocks = all[:whole:whole], all[whole:]
@@ -266,11 +229,11 @@ func (r *reader) fits(input, output int) error {
 	limit := r.limits.MaxModelLen
 	switch {
 	case r.given && input+output > limit:
-		return tooLong(limit, input, output)
+		return r.tooLong(input, output)
 	case !r.given && output < 0:
-		return tooLong(limit, input, 0)
+		return r.tooLong(input, 0)
 	case !r.given && output < 1:
-		return badRequest("max_tokens", "max_tokens must be at least 1, got %d.", output)
+		return badRequest(r.call.Route.bound(), "max_tokens must be at least 1, got %d.", output)
 	}
 	return nil
 }

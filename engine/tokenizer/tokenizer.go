@@ -11,12 +11,17 @@
 // for each message start, role, end of header, content, end of turn.
 //
 // Read turns a call's body into a Call, with vLLM's error where vLLM would refuse it.
-// What only a real model could do is refused as well (logprobs, echo, a forced tool
-// call); what an answer of nonsense fulfils as well as it can is accepted without effect
-// (stop strings, response formats, sampling parameters).
+// What only a real model could do is refused as well (logprobs, echo); what an answer of
+// nonsense fulfils as well as it can is accepted without effect (stop strings, response
+// formats, sampling parameters). A tool is called only where the call insists on one.
+//
+// The conversation of one chat gives the same tokens over /v1/chat/completions,
+// /v1/responses and /v1/messages, so that they share what is cached.
 package tokenizer
 
 import (
+	"encoding/binary"
+
 	"kvasir/internal/kvblock"
 )
 
@@ -39,6 +44,9 @@ const (
 type encoder struct {
 	blocks kvblock.Writer
 	tokens int
+
+	keep bool     // keep the ids, too
+	ids  []uint32 // of the tokens so far
 }
 
 func (e *encoder) reset(seed kvblock.Hash, blockTokens int) {
@@ -50,6 +58,9 @@ func (e *encoder) reset(seed kvblock.Hash, blockTokens int) {
 func (e *encoder) id(id uint32) {
 	e.blocks.WriteToken(id)
 	e.tokens++
+	if e.keep {
+		e.ids = append(e.ids, id)
+	}
 }
 
 // text adds a segment's tokens. A token is hashed as its id's four little-endian bytes,
@@ -66,6 +77,9 @@ func (e *encoder) text(s string) {
 			n++
 		}
 		_, _ = e.blocks.Write(chunk[:n])
+		for at := 0; e.keep && at < n; at += pieceBytes {
+			e.ids = append(e.ids, binary.LittleEndian.Uint32(chunk[at:]))
+		}
 	}
 }
 
