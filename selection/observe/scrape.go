@@ -1,7 +1,7 @@
 // Package observe is layer 3 (endpoint selection), live: it keeps what is known of
-// endpoints fresh. Scrape asks one endpoint for its load at a steady beat and hands
-// over what it says; whose memory that goes to, and who waits for Scrape to end, is the
-// caller's business.
+// endpoints fresh. Scrape asks one endpoint for its load at a steady beat, Probe for its
+// health, and each hands over what comes; whose memory that goes to, and who waits for
+// them to end, is the caller's business.
 package observe
 
 import (
@@ -9,39 +9,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"sync"
 	"time"
 
-	"kvasir/internal/kvblock"
-	"kvasir/internal/seed"
 	"kvasir/selection/signal"
 	"kvasir/upstream"
 )
 
-// DefaultInterval is the time from one scrape to the next where a Target names none.
-const DefaultInterval = time.Second
-
-// timeoutMost bounds a scrape, the reading of the page included, where the interval is
-// longer.
-const timeoutMost = 5 * time.Second
-
 // drainMost is how much of an answer that is of no use is read for the connection's sake.
 const drainMost = 64 << 10
 
-// accept asks for the one format that every exporter has.
-const accept = "text/plain;version=0.0.4"
+// absentFor is how long a page that an endpoint doesn't serve isn't asked for again.
+const absentFor = time.Minute
 
-// Target is one endpoint's page of metrics.
+// accept asks for the one metrics format that every exporter has, or for JSON.
+const accept = "text/plain;version=0.0.4, application/json"
+
+// Target is one endpoint that tells its load.
 type Target struct {
 	Name     string                // the endpoint's name, for errors
-	URL      string                // of the page, http or https
-	Header   http.Header           // sent with each scrape; may be nil
-	Dialect  upstream.Dialect      // how to read the page
+	Base     string                // the endpoint's URL, http or https, under which the dialect's pages are; "": URL is the only page
+	URL      string                // of the metrics page; "": where the dialect has it under Base
+	Header   http.Header           // sent with each request; may be nil
+	Dialect  upstream.Dialect      // which pages there are and how to read them
 	Interval time.Duration         // from one scrape to the next; 0: DefaultInterval
-	Warn     func(upstream.Report) // told of each page that was read and wasn't clean; may be nil
+	Warn     func(upstream.Report) // told of each scrape that wasn't clean; may be nil
 }
 
 // Sink takes the outcome of a scrape: how long it took, and either the load or an
@@ -50,136 +43,167 @@ type Target struct {
 // Sink is called by Scrape's goroutine, one call at a time.
 type Sink func(took time.Duration, load signal.Load, err error)
 
-// Phase returns when within the interval a router scrapes an endpoint, from 0 to just
-// below interval, to the nanosecond. It follows from the two names alone: routers
-// started together don't ask together, and a router's restart doesn't change its beat.
-// It panics when interval isn't positive.
-func Phase(router, endpoint string, interval time.Duration) time.Duration {
-	r := seed.New(uint64(kvblock.Seed(router, endpoint)), seed.Scrape, 0, 0)
-	return time.Duration(r.Intn(int(interval)))
-}
-
 // Scrape asks the target for its load until ctx ends: first phase after the call, then
 // on the grid that an interval's steps from there make, whatever a scrape takes. A
 // scrape that outlasts its step skips the beats that it missed; two never overlap. Each
-// may take the interval, but 5s at most. A page that can't be had whole, has another
-// status than 200, is longer than upstream.MaxPage or has none of the dialect's series
-// is an error; redirects are not followed. Nothing is handed over once ctx has ended.
+// may take the interval, but 5s at most. Nothing is handed over once ctx has ended.
+//
+// A scrape asks for the first of the dialect's load pages that the endpoint has, then
+// for the metrics page, one after the other on one connection; while several are to be
+// had, each may take an even share of the time that is left. A page that is answered
+// with 404 or 501 isn't asked for again for a minute, as long as there is another one.
+//
+// A page that can't be had whole, has another status than 200, is longer than
+// upstream.MaxPage or has none of the dialect's numbers is of no use; redirects are not
+// followed. It is an error when no page was of use. When one was and another one should
+// have been, the load is what the first says and the report tells why (Report.Failed).
 //
 // A target that can't be asked at all is an error once, and Scrape returns.
 func Scrape(ctx context.Context, client *http.Client, t Target, phase time.Duration, sink Sink) {
-	start := time.Now()
 	s, err := newScraper(client, t)
 	if err != nil {
-		sink(0, signal.Load{}, err)
+		sink(0, signal.Load{}, fmt.Errorf("scrape %s: %w", t.Name, err))
 		return
 	}
-	timer := time.NewTimer(phase)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
+	beat(ctx, phase, s.target.Interval, func() {
 		sent := time.Now()
-		load, err := s.scrape(ctx)
+		load, report, err := s.scrape(ctx)
+		took := time.Since(sent)
 		if ctx.Err() != nil {
 			return
 		}
-		now := time.Now()
-		sink(now.Sub(sent), load, err)
-		timer.Reset(untilBeat(time.Since(start)-phase, s.target.Interval))
-	}
-}
-
-// untilBeat returns the time to the next multiple of interval, given the time since the
-// first beat.
-func untilBeat(since, interval time.Duration) time.Duration {
-	return interval - since%interval
+		if err != nil {
+			sink(took, signal.Load{}, fmt.Errorf("scrape %s: %w", t.Name, err))
+			return
+		}
+		if t.Warn != nil && !report.Clean() {
+			t.Warn(report)
+		}
+		sink(took, load, nil)
+	})
 }
 
 // scraper is what lasts from one scrape to the next.
 type scraper struct {
 	client  http.Client
 	target  Target
-	url     *url.URL
+	better  []source // the dialect's load pages, best first
+	metrics source
 	timeout time.Duration
 }
+
+// source is one page of an endpoint.
+type source struct {
+	url    *url.URL
+	read   upstream.Reader
+	absent time.Time // until when it isn't asked for
+}
+
+// heard is what came of a source. Without an error some number was told.
+type heard struct {
+	load   signal.Load
+	report upstream.Report
+	err    error
+}
+
+// errAbsent is the error of a source that the endpoint doesn't serve.
+var errAbsent = errors.New("not served")
 
 func newScraper(client *http.Client, t Target) (*scraper, error) {
 	if t.Interval == 0 {
 		t.Interval = DefaultInterval
 	}
-	u, err := url.Parse(t.URL)
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // without the URL, which may have a password
-	}
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("scrape %s: url: %w", t.Name, err)
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return nil, fmt.Errorf("scrape %s: url: %q is not allowed; allowed: http or https with a host", t.Name, u.Redacted())
 	case t.Interval < 0:
-		return nil, fmt.Errorf("scrape %s: interval: %v is not allowed; allowed: above 0", t.Name, t.Interval)
+		return nil, fmt.Errorf("interval: %v is not allowed; allowed: above 0", t.Interval)
 	case t.Dialect.ReadLoad == nil:
-		return nil, fmt.Errorf("scrape %s: dialect: %q reports no load", t.Name, t.Dialect.Name)
+		return nil, fmt.Errorf("dialect: %q reports no load", t.Dialect.Name)
 	}
-	s := &scraper{client: *client, target: t, url: u, timeout: min(t.Interval, timeoutMost)}
-	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if t.URL == "" {
+		t.URL = t.Base + t.Dialect.MetricsPath
+	}
+	u, err := parseURL(t.URL)
+	if err != nil {
+		return nil, err
+	}
+	s := &scraper{
+		client: noRedirects(client), target: t, timeout: min(t.Interval, timeoutMost),
+		metrics: source{url: u, read: t.Dialect.ReadLoad},
+	}
+	if t.Base == "" {
+		return s, nil
+	}
+	for _, p := range t.Dialect.LoadPages {
+		if u, err = parseURL(t.Base + p.Path); err != nil {
+			return nil, err
+		}
+		s.better = append(s.better, source{url: u, read: p.Read})
+	}
 	return s, nil
 }
 
-func (s *scraper) scrape(ctx context.Context) (signal.Load, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+// scrape asks the sources once. The error is the one that matters most when none was of
+// use.
+func (s *scraper) scrape(ctx context.Context) (signal.Load, upstream.Report, error) {
+	now := time.Now()
+	deadline := now.Add(s.timeout)
+	better := heard{err: errAbsent}
+	for i := range s.better {
+		if p := &s.better[i]; !now.Before(p.absent) {
+			if better = s.ask(ctx, p, time.Until(deadline)/2); !errors.Is(better.err, errAbsent) {
+				break
+			}
+		}
+	}
+	if better.err == nil && now.Before(s.metrics.absent) {
+		return better.load, better.report, nil
+	}
+	metrics := s.ask(ctx, &s.metrics, time.Until(deadline))
+	switch lost := !errors.Is(metrics.err, errAbsent); {
+	case metrics.err == nil && better.err == nil:
+		load, report := upstream.Join(metrics.load, metrics.report, better.load, better.report)
+		return load, report, nil
+	case better.err == nil:
+		if lost {
+			better.report.Failed = metrics.err
+		}
+		return better.load, better.report, nil
+	case metrics.err == nil:
+		if !errors.Is(better.err, errAbsent) {
+			metrics.report.Failed = better.err
+		}
+		return metrics.load, metrics.report, nil
+	case lost || errors.Is(better.err, errAbsent):
+		return signal.Load{}, upstream.Report{}, metrics.err
+	}
+	return signal.Load{}, upstream.Report{}, better.err
+}
+
+// ask asks one source and remembers whether the endpoint has it.
+func (s *scraper) ask(ctx context.Context, p *source, timeout time.Duration) heard {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	page := pages.Get().(*bytes.Buffer)
 	defer pages.Put(page)
-	if err := s.fetch(ctx, page); err != nil {
-		return signal.Load{}, fmt.Errorf("scrape %s: %w", s.target.Name, err)
-	}
-	load, report := s.target.Dialect.ReadLoad(page.Bytes(), 0)
-	if report.Samples == 0 {
-		return signal.Load{}, fmt.Errorf("scrape %s: %s has none of the series of %s", s.target.Name, s.url.Redacted(), s.target.Dialect.Name)
-	}
-	if s.target.Warn != nil && !report.Clean() {
-		s.target.Warn(report)
-	}
-	return load, nil
-}
-
-// fetch reads the page into page.
-func (s *scraper) fetch(ctx context.Context, page *bytes.Buffer) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.target.URL, nil)
-	if err != nil {
-		return err
-	}
-	if s.target.Header != nil {
-		req.Header = s.target.Header.Clone()
-	}
-	req.Header.Set("Accept", accept)
-	resp, err := s.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	page.Reset()
-	if resp.StatusCode != http.StatusOK {
-		// What is read to its end leaves the connection usable.
-		_, _ = page.ReadFrom(io.LimitReader(resp.Body, drainMost))
-		// The code alone: an endpoint may quote the key in the words beside it.
-		return fmt.Errorf("%s: status %d", s.url.Redacted(), resp.StatusCode)
-	}
-	n, err := page.ReadFrom(io.LimitReader(resp.Body, upstream.MaxPage+1))
+	resp, err := get(ctx, &s.client, p.url, s.target.Header, accept, page, upstream.MaxPage+1, drainMost)
 	switch {
+	case resp != nil && resp.StatusCode != http.StatusOK:
+		err = statusError(resp.StatusCode)
+		if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusNotImplemented {
+			p.absent = time.Now().Add(absentFor)
+			err = fmt.Errorf("%w: %w", statusError(resp.StatusCode), errAbsent)
+		}
 	case err != nil:
-		return fmt.Errorf("%s: %w", s.url.Redacted(), err)
-	case n > upstream.MaxPage:
-		return fmt.Errorf("%s: the page is longer than %d bytes", s.url.Redacted(), upstream.MaxPage)
+		err = fail(err, timeout)
+	case page.Len() > upstream.MaxPage:
+		err = fmt.Errorf("the page is longer than %d bytes", upstream.MaxPage)
+	default:
+		h := heard{}
+		h.load, h.report = p.read(upstream.Page{Body: page.Bytes(), Header: resp.Header.Get}, 0)
+		if h.report.Samples > 0 {
+			return h
+		}
+		err = fmt.Errorf("the page has none of the numbers of %s", s.target.Dialect.Name)
 	}
-	return nil
+	return heard{err: fmt.Errorf("%s: %w", p.url.Redacted(), err)}
 }
-
-// pages are the buffers of scrapes under way. Kept by each of 500 scrapers, which
-// sleep most of the time, they would be 100 MiB.
-var pages = sync.Pool{New: func() any { return new(bytes.Buffer) }}

@@ -218,7 +218,7 @@ func TestScrape_WhenAnswerIsOfNoUse_IsAnError(t *testing.T) {
 			serve(w, r)
 			_, _ = io.WriteString(w, strings.Repeat("# a comment\n", 1+upstream.MaxPage/12))
 		}, "longer than 8388608 bytes"},
-		{"no series", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>\n") }, "none of the series of vllm"},
+		{"no series", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>\n") }, "none of the numbers of vllm"},
 		{"cut short", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(len(page)+100))
 			_, _ = io.WriteString(w, page)

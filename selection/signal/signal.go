@@ -40,7 +40,8 @@ func (g Gauge) Age(now mono.Time) time.Duration {
 }
 
 // Load is what an endpoint last reported of itself. Fields that its engine does not
-// report stay unknown.
+// report stay unknown. Where several data-parallel ranks are behind one address, counts
+// are their sum and KVUsage is their mean.
 type Load struct {
 	Running     Gauge // calls in the engine's batch
 	Waiting     Gauge // calls the engine has accepted and not yet scheduled
@@ -48,36 +49,54 @@ type Load struct {
 	KVBlocks    Gauge // KV blocks in total, constant while the engine lives
 	BlockTokens Gauge // tokens a KV block, constant while the engine lives
 
+	WaitingTokens Gauge // input tokens that wait for prefill and aren't in the prefix cache
+
 	PrefixQueries Gauge // prompt tokens looked up in the prefix cache, a counter
 	PrefixHits    Gauge // of those, tokens found, a counter
-	Started       Gauge // when the engine's process started, Unix seconds
+	Generated     Gauge // answer tokens, a counter
+	Preemptions   Gauge // calls put back from the batch for want of KV blocks, a counter
+
+	// Started is when the engine's process started, by a clock of the engine's and in a
+	// unit of its own: Unix seconds for vLLM, its host's microseconds for llama.cpp. It
+	// is of use beside an earlier one of the same endpoint alone.
+	Started Gauge
+
+	Ranks Ranks // each data-parallel rank's share in the numbers above
+}
+
+// gauges returns every Gauge of a Load.
+func (l *Load) gauges() [11]*Gauge {
+	return [...]*Gauge{
+		&l.Running, &l.Waiting, &l.KVUsage, &l.KVBlocks, &l.BlockTokens, &l.WaitingTokens,
+		&l.PrefixQueries, &l.PrefixHits, &l.Generated, &l.Preemptions, &l.Started,
+	}
 }
 
 // Merge takes from newer every field that it knows; what it does not know stays, with
-// the age that it had.
+// the age that it had. Ranks are those of the newest report of load: one that tells no
+// ranks apart leaves none.
 func (l *Load) Merge(newer Load) {
-	take := func(dst *Gauge, src Gauge) {
-		if src.Known {
-			*dst = src
+	from := newer.gauges()
+	for i, g := range l.gauges() {
+		if from[i].Known {
+			*g = *from[i]
 		}
 	}
-	take(&l.Running, newer.Running)
-	take(&l.Waiting, newer.Waiting)
-	take(&l.KVUsage, newer.KVUsage)
-	take(&l.KVBlocks, newer.KVBlocks)
-	take(&l.BlockTokens, newer.BlockTokens)
-	take(&l.PrefixQueries, newer.PrefixQueries)
-	take(&l.PrefixHits, newer.PrefixHits)
-	take(&l.Started, newer.Started)
+	if newer.moves() {
+		l.Ranks = newer.Ranks
+	}
 }
+
+// moves reports whether one of the numbers that move with load is known.
+func (l *Load) moves() bool { return l.Running.Known || l.Waiting.Known || l.KVUsage.Known }
 
 // Stamped returns l with every known field true at the instant at.
 func (l Load) Stamped(at mono.Time) Load {
-	for _, g := range []*Gauge{
-		&l.Running, &l.Waiting, &l.KVUsage, &l.KVBlocks, &l.BlockTokens,
-		&l.PrefixQueries, &l.PrefixHits, &l.Started,
-	} {
+	for _, g := range l.gauges() {
 		g.At = at
+	}
+	if l.Ranks.Len() > 0 {
+		l.Ranks.At = at
 	}
 	return l
 }
@@ -86,10 +105,22 @@ func (l Load) Stamped(at mono.Time) Load {
 // of them is known.
 func (l *Load) Age(now mono.Time) time.Duration {
 	age := time.Duration(-1)
-	for _, g := range [...]Gauge{l.Running, l.Waiting, l.KVUsage} {
+	for _, g := range [...]*Gauge{&l.Running, &l.Waiting, &l.KVUsage} {
 		if a := g.Age(now); a >= 0 && (age < 0 || a < age) {
 			age = a
 		}
 	}
 	return age
+}
+
+// KVUsageMax returns the share of KV blocks in use of the fullest rank, which a mean
+// hides: a rank at 1 preempts while another one is empty. Without ranks it is KVUsage.
+func (l *Load) KVUsageMax() Gauge {
+	most := l.KVUsage
+	for _, r := range l.Ranks.All() {
+		if r.KVUsage > most.Value { // never true of NaN
+			most = Known(r.KVUsage, l.Ranks.At)
+		}
+	}
+	return most
 }
