@@ -1,10 +1,12 @@
-// Package api is outside the layers, pure: the shapes of the OpenAI API that both ends
-// of a call speak. It reads from a request's body what routing needs, recognises what
-// an engine answers, and writes error envelopes and the list of models.
+// Package api is outside the layers, pure: the grammars that both ends of a call speak,
+// OpenAI's and Anthropic's. It reads from a request's body what routing needs, recognises
+// what an engine answers, and writes error envelopes and the list of models. What is known
+// of each grammar stands in one table (grammar.go).
 //
 // Nothing here builds a tree of a body: a Reader makes one strict pass over a request
-// and hashes its prompt on the way, ReadChunk looks at the few fields that tell content
-// from preamble, and a BodyScanner finds the usage of an answer of any size.
+// and hashes its prompt on the way, ReadUpload steps over files, ReadChunk looks at the
+// few fields that tell content from preamble, and a BodyScanner finds the usage of an
+// answer of any size.
 package api
 
 // Unknown marks a count that nobody reported. It is not zero.

@@ -2,8 +2,10 @@ package api
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -54,7 +56,7 @@ func BenchmarkReadBody(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := r.Read(body); err != nil {
+				if _, err := r.Read(Chat, body); err != nil {
 					b.Fatal(err)
 				}
 				if _, err := r.Prompt(&w, "llama", "", 0); err != nil {
@@ -65,6 +67,44 @@ func BenchmarkReadBody(b *testing.B) {
 	}
 }
 
+// BenchmarkReadMessages reads an agent's call of Anthropic's API: tools, cache marks, calls
+// and results.
+func BenchmarkReadMessages(b *testing.B) {
+	const tool = `{"name":"edit","description":"Replaces a text in a file.\nThe text must be there once.","input_schema":{"type":"object","properties":{"path":{"type":"string"},"old":{"type":"string"},"new":{"type":"string"}}}}`
+	const turn = `{"role":"assistant","content":[{"type":"text","text":"I look at \"main.go\" first.\n"},{"type":"tool_use","id":"toolu_01","name":"read","input":{"path":"cmd/main.go"}}]},` +
+		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_01","content":[{"type":"text","text":"package main\n\nfunc main() {\n\tos.Exit(run(context.Background(), os.Args))\n}\n"}],"cache_control":{"type":"ephemeral"}}]}`
+	body := fmt.Appendf(nil, `{"model":"m","max_tokens":4096,"stream":true,"system":[{"type":"text","text":"You are a careful engineer.","cache_control":{"type":"ephemeral"}}],"tools":[%s],"messages":[{"role":"user","content":"Fix it."},%s]}`,
+		strings.Repeat(tool+",", 19)+tool, strings.Repeat(turn+",", 79)+turn)
+	var r Reader
+	var w kvblock.Writer
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.Read(Messages, body); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := r.Prompt(&w, "m", "", 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkReadUpload(b *testing.B) {
+	file := make([]byte, 20<<20)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := 0; i < len(file); i += 8 {
+		binary.LittleEndian.PutUint64(file[i:], rng.Uint64())
+	}
+	kind, body := form(b, "----WebKitFormBoundary7MA4YWxkTrZu0gW", file, "model", "whisper-1")
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ReadUpload(kind, body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkReadImage(b *testing.B) {
 	body := fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"}}]}]}`, strings.Repeat("iVBORw0K", 5<<17))
 	var r Reader
@@ -72,7 +112,7 @@ func BenchmarkReadImage(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := r.Read(body); err != nil {
+		if _, err := r.Read(Chat, body); err != nil {
 			b.Fatal(err)
 		}
 		if _, err := r.Prompt(&w, "m", "", 0); err != nil {
@@ -92,7 +132,7 @@ func BenchmarkReadTokens(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := r.Read(body); err != nil {
+		if _, err := r.Read(Chat, body); err != nil {
 			b.Fatal(err)
 		}
 		if _, err := r.Prompt(&w, "m", "", 0); err != nil {
@@ -102,15 +142,22 @@ func BenchmarkReadTokens(b *testing.B) {
 }
 
 func BenchmarkRecognise(b *testing.B) {
-	for _, c := range []struct{ name, data string }{
-		{"vllm-content", vllmContent}, {"vllm-role", vllmRole}, {"vllm-usage", vllmUsage}, {"vllm-text", vllmText}, {"openai", openaiContent},
+	for _, c := range []struct {
+		name string
+		g    Grammar
+		data string
+	}{
+		{"vllm-content", Chat, vllmContent}, {"vllm-role", Chat, vllmRole}, {"vllm-usage", Chat, vllmUsage},
+		{"vllm-text", Completions, vllmText}, {"openai", Chat, openaiContent},
+		{"responses-delta", Responses, responsesStream[7][1]}, {"responses-created", Responses, responsesStream[0][1]},
+		{"messages-delta", Messages, messagesStream[7][1]}, {"messages-start", Messages, messagesStream[0][1]},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			data := []byte(c.data)
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				ReadChunk(data)
+				ReadChunk(c.g, nil, data)
 			}
 		})
 	}
@@ -131,7 +178,7 @@ func BenchmarkBodyScanner(b *testing.B) {
 			b.SetBytes(int64(len(c.body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				s.Reset()
+				s.Reset(Chat)
 				for p := c.body; len(p) > 0; {
 					n := min(len(p), 32<<10)
 					s.Feed(p[:n])

@@ -6,9 +6,8 @@ import (
 )
 
 // BodyScanner finds usage and error in an answer that is not streamed, while the bytes
-// pass: chat completion, completion or embeddings, of any size. It keeps at most
-// 4 KiB, and allocates them once. The zero BodyScanner is ready to use. It is not safe
-// for concurrent use.
+// pass, in any grammar and of any size. It keeps at most 4 KiB, and allocates them once.
+// The zero BodyScanner is ready to use for a chat. It is not safe for concurrent use.
 //
 // It looks at fields of the outermost object alone. It does not validate: in what is
 // not JSON it finds what looks like them, or nothing.
@@ -25,6 +24,8 @@ type BodyScanner struct {
 	key      [keyBytes]byte
 	keyLen   int
 	found    finding
+	id       [MaxResponseID]byte
+	idLen    int
 }
 
 // keep says what the bytes that are being kept are.
@@ -39,7 +40,9 @@ const (
 const keptValue = 4096
 
 // Reset makes s ready for another answer and keeps its memory.
-func (s *BodyScanner) Reset() { *s = BodyScanner{kept: s.kept[:0]} }
+func (s *BodyScanner) Reset(g Grammar) {
+	*s = BodyScanner{kept: s.kept[:0], found: finding{dialect: grammars[g].answer}}
+}
 
 // Feed takes in the next bytes of the answer; any borders will do.
 func (s *BodyScanner) Feed(chunk []byte) {
@@ -166,6 +169,8 @@ func (s *BodyScanner) wanted() bool {
 	switch string(s.key[:s.keyLen]) {
 	case "usage", "error", "object", "code", "type", "error_type":
 		return true
+	case "id":
+		return s.found.dialect == responsesAnswer
 	}
 	return false
 }
@@ -183,14 +188,18 @@ func (s *BodyScanner) endValue(chunk []byte, from int) {
 		return
 	}
 	w := walk{b: s.kept}
+	if string(key) == "id" {
+		s.idLen = 0
+		if id := unquoted(w.value()); len(id) <= MaxResponseID {
+			s.idLen = copy(s.id[:], id)
+		}
+		return
+	}
 	if string(key) != "usage" && string(key) != "object" {
-		w.b = bytes.Clone(w.b) // what is found outlives the buffer; answers that succeed have none of these
+		w.b = bytes.Clone(w.b) // what is found outlives the buffer; answers that succeed have none of these, or a short type
 	}
 	s.found.field(key, &w)
 }
-
-// Complete reports whether the outermost value has ended.
-func (s *BodyScanner) Complete() bool { return s.ended }
 
 // Usage returns what the answer said so far. Without input tokens none of it is
 // believed: engines that don't count report zeros.
@@ -204,6 +213,17 @@ func (s *BodyScanner) Usage() Usage {
 // Fault returns the error that stands in place of an answer, if there is one. Its
 // slices are valid until the next Reset.
 func (s *BodyScanner) Fault() (Fault, bool) {
-	c := s.found.chunk(false)
-	return c.Fault, c.Kind == Failure
+	if !s.found.fails() {
+		return Fault{}, false
+	}
+	return s.found.fault(), true
+}
+
+// ResponseID returns the id of an answer of Responses, or nil where it gave none or one
+// of more than MaxResponseID bytes. It is valid until the next Reset.
+func (s *BodyScanner) ResponseID() []byte {
+	if s.idLen == 0 {
+		return nil
+	}
+	return s.id[:s.idLen]
 }

@@ -12,11 +12,13 @@ const (
 	// isn't recognised, JSON or not: once it is sent, no other attempt may be made.
 	Content Kind = iota
 	// Preamble carries nothing of the answer: a role, empty content, no choices, usage
-	// or filter results alone. It may be held back, and dropped with its attempt.
+	// or filter results alone, the frame that an answer comes in, a sign of life. It may
+	// be held back, and dropped with its attempt.
 	Preamble
 	// Failure is an error in place of an answer.
 	Failure
-	// Done is the end mark [DONE]. It does not say that the answer succeeded.
+	// Done is the end mark: [DONE], response.completed or response.incomplete,
+	// message_stop. It does not say that the answer succeeded.
 	Done
 )
 
@@ -33,126 +35,190 @@ func (k Kind) String() string {
 	}
 }
 
-// Chunk is what was recognised in one event's data, or in a whole answer that was not
-// streamed. Its slices are pieces of the data, escapes not resolved.
+// Chunk is what was recognised in one event, or in a whole answer that was not streamed.
+// Its slices are pieces of the event, escapes not resolved.
 type Chunk struct {
-	Kind     Kind
-	Visible  bool   // Content that is more than reasoning: the user sees it
-	Finish   []byte // finish_reason; of several choices, the last one given; nil: none
-	HasUsage bool   // usage is there and not null
-	Usage    Usage
-	Fault    Fault // for a Failure
+	Kind         Kind
+	Visible      bool   // Content that is more than reasoning: the user sees it
+	Finish       []byte // why the answer ends: finish_reason (of several choices the last one given), stop_reason, or "completed" and the like; nil: not said
+	HasUsage     bool   // usage is there and not null
+	Usage        Usage
+	Fault        Fault  // for a Failure
+	ResponseID   []byte // the id that Responses gives the answer in its first event, where it is at most MaxResponseID bytes long; nil otherwise
+	NextSequence int    // one more than the event's sequence_number, which Responses counts from 0; 0 where it has none
+
+	counts counts
 }
+
+// MaxResponseID is how many bytes of a response's id are kept: twice what OpenAI's have.
+const MaxResponseID = 128
 
 // Commits reports whether sending the chunk to the client ends the choice of another
 // attempt: it is content, or it ends an answer that has none.
 func (c Chunk) Commits() bool {
-	return c.Kind == Content || c.Kind == Preamble && c.Finish != nil
+	return c.Kind == Content || c.Finish != nil && c.Kind != Failure
 }
 
 // Fault is what an error says of itself; its message is not looked at.
 type Fault struct {
-	Status int    // code, where it is a number or a string of digits; 0: neither
+	Status int    // code, where it is a number or a string of digits, or the status that Anthropic's documentation gives the type; 0: none of them
 	Code   []byte // code as given, without quotes; nil: none
 	Type   []byte
 }
 
-// ReadChunk recognises the data of an event of a chat completion or a completion, or
-// such an answer's whole body. It takes any bytes, looks at as few as it can, and does
-// not allocate.
+// ReadChunk recognises an event of a stream, of which event is the name and data the
+// data, or the whole body of an answer, which has no name. It takes any bytes, looks at
+// as few as it can, and does not allocate. No data stands for data that was too long to
+// be kept: the event is then judged by its name alone.
 //
 // An error wins over everything else in the same chunk. Known forms are those of vLLM,
 // OpenAI and llama.cpp ({"error":{…}}), SGLang ({"object":"error",…}), TGI and Ollama
-// ({"error":"…"}), Gemini (an array of one of these), and a finish_reason "error".
-func ReadChunk(data []byte) Chunk {
+// ({"error":"…"}), Gemini (an array of one of these), a finish_reason "error", Anthropic's
+// and Responses' errors, and any event of that name. [DONE] ends every grammar's stream:
+// vLLM sends it after Anthropic's end mark, too. In grammars without a dialect of their
+// own all other data is content.
+func ReadChunk(g Grammar, event, data []byte) Chunk {
+	f := finding{dialect: grammars[g].answer, event: event}
+	if len(data) == 0 {
+		return f.chunk(false)
+	}
 	w := walk{b: data}
-	list := false
-	if w.at() == '[' {
+	list := w.at() == '['
+	if list {
 		if bytes.HasPrefix(data[w.i:], []byte("[DONE]")) {
 			return Chunk{Kind: Done}
 		}
-		list = true
 		w.i++
 	}
 	if w.at() != '{' {
-		return Chunk{}
+		return f.chunk(true)
 	}
-	c := readObject(&w)
-	if c.Kind == Preamble && (list || w.at() != 0) {
-		c.Kind = Content // not the shape of a chunk after all
-	}
-	return c
+	f.object(&w)
+	return f.chunk(list || w.bad || w.at() != 0)
 }
 
 // finding is what was seen of a chunk.
 type finding struct {
 	Chunk
-	known   bool  // it has a field that only an answer's chunk has
-	content bool  // some of the answer was seen
-	failed  bool  // an error was seen
-	flat    Fault // code and type beside the error, not in it
+	dialect dialect
+	event   []byte
+	named   []byte // the type that the data gives itself; nil: none
+	about   bool   // it has what it is about: a delta, an item, a part, a block
+	inner   []byte // the type of that; nil: none
+	id      []byte // of the response
+	known   bool   // it has a field that only an answer's chunk has
+	content bool   // some of the answer was seen
+	failed  bool   // an error was seen
+	flat    Fault  // code and type beside the error, not in it
 }
 
-// readObject reads the object that begins at w.
-func readObject(w *walk) Chunk {
-	var f finding
+// object reads the object that begins at w.
+func (f *finding) object(w *walk) {
 	w.i++
 	for {
 		key, ok := w.field()
 		if !ok {
-			return f.chunk(w.bad)
+			return
 		}
-		f.field(key, w)
+		taken := false
+		switch f.dialect {
+		case chatAnswer:
+			taken = f.chatField(key, w)
+		case responsesAnswer:
+			taken = f.responsesField(key, w)
+		case messagesAnswer:
+			taken = f.messagesField(key, w)
+		}
+		if !taken {
+			f.field(key, w)
+		}
 	}
 }
 
-// field takes in a field of the chunk, whose value w stands before.
+// field takes in a field that every dialect may have, whose value w stands before.
 func (f *finding) field(key []byte, w *walk) {
 	switch string(key) {
-	case "choices":
-		f.known = true
-		if w.enter('[') {
-			f.choices(w)
-		}
 	case "usage":
-		f.known = true
-		if u, ok := readUsage(w); ok {
-			f.Usage, f.HasUsage = u, true
-		}
+		f.usage(w)
 	case "object":
-		f.object(w.value())
+		f.kindOfObject(w.value())
 	case "error":
 		f.errorField(w)
 	case "code":
 		f.flat.setCode(w.value())
-	case "type", "error_type":
+	case "type":
+		if v := w.value(); len(v) > 0 && v[0] == '"' {
+			f.named = unquoted(v)
+			f.flat.Type = f.named
+		}
+	case "error_type":
 		f.flat.setType(w.value())
 	default:
 		w.value()
 	}
 }
 
-// chunk sums up. bad says that the data is not JSON.
-func (f *finding) chunk(bad bool) Chunk {
-	c := f.Chunk
-	switch {
-	case f.failed:
-		c.Kind, c.Visible = Failure, false
-		if c.Fault.Code == nil {
-			c.Fault.Code, c.Fault.Status = f.flat.Code, f.flat.Status
-		}
-		if c.Fault.Type == nil {
-			c.Fault.Type = f.flat.Type
-		}
-	case bad || f.content || !f.known:
-		c.Kind = Content
-	default:
-		c.Kind = Preamble
+func (f *finding) usage(w *walk) {
+	f.known = true
+	if c, ok := readUsage(w); ok {
+		f.counts, f.Usage, f.HasUsage = c, c.usage(), true
 	}
-	return c
 }
 
-func (f *finding) object(v []byte) {
+// chunk sums up. bad says that the data is not the shape of a chunk.
+func (f *finding) chunk(bad bool) Chunk {
+	if f.fails() {
+		f.Kind, f.Visible = Failure, false
+		f.Fault = f.fault()
+		return f.Chunk
+	}
+	if bad {
+		f.Kind = Content
+		return f.Chunk
+	}
+	switch f.dialect {
+	case chatAnswer:
+		f.judgeChat()
+	case responsesAnswer:
+		f.judgeResponses()
+	case messagesAnswer:
+		f.judgeMessages()
+	default:
+		f.Kind, f.Visible = Content, true
+	}
+	return f.Chunk
+}
+
+// fails reports whether the chunk is an error.
+func (f *finding) fails() bool {
+	kind := f.kind()
+	return f.failed || string(kind) == "error" || string(kind) == "response.failed" && f.dialect == responsesAnswer
+}
+
+// kind returns the type that the data gives itself, else the event's name.
+func (f *finding) kind() []byte {
+	if f.named != nil {
+		return f.named
+	}
+	return f.event
+}
+
+// fault completes the error's own words with those beside it.
+func (f *finding) fault() Fault {
+	t := f.Fault
+	if t.Code == nil {
+		t.Code, t.Status = f.flat.Code, f.flat.Status
+	}
+	if kind := string(f.flat.Type); t.Type == nil && kind != "error" && kind != "response.failed" { // those name the event
+		t.Type = f.flat.Type
+	}
+	if t.Status == 0 && f.dialect == messagesAnswer {
+		t.Status = anthropicStatus(t.Type)
+	}
+	return t
+}
+
+func (f *finding) kindOfObject(v []byte) {
 	switch string(v) {
 	case `"error"`:
 		f.failed = true
@@ -220,57 +286,6 @@ func filled(v []byte) bool {
 		return skipSpace(v, 1) < len(v)-1
 	}
 	return true
-}
-
-func (f *finding) choices(w *walk) {
-	for w.element() {
-		if w.enter('{') {
-			f.choice(w)
-		}
-	}
-}
-
-func (f *finding) choice(w *walk) {
-	for {
-		key, ok := w.field()
-		if !ok {
-			return
-		}
-		switch string(key) {
-		case "delta", "message":
-			if w.enter('{') {
-				f.delta(w)
-			}
-		case "text":
-			f.see(w.value(), true)
-		case "logprobs", "token_ids":
-			f.see(w.value(), false)
-		case "finish_reason":
-			if v := w.value(); filled(v) {
-				f.Finish = unquoted(v)
-				f.failed = f.failed || string(f.Finish) == "error"
-			}
-		default: // index, stop_reason, content_filter_results, …
-			w.value()
-		}
-	}
-}
-
-func (f *finding) delta(w *walk) {
-	for {
-		key, ok := w.field()
-		if !ok {
-			return
-		}
-		switch string(key) {
-		case "role":
-			w.value()
-		case "content", "refusal", "tool_calls", "function_call", "audio":
-			f.see(w.value(), true)
-		default: // reasoning, reasoning_content, and what is not known
-			f.see(w.value(), false)
-		}
-	}
 }
 
 func (f *finding) see(v []byte, visible bool) {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -86,7 +88,7 @@ func TestReadChunk(t *testing.T) {
 		{"cut", vllmRole[:100], "content", none},
 		{"more after it", vllmRole + "x", "content", none},
 	} {
-		got := ReadChunk([]byte(c.data))
+		got := ReadChunk(Chat, nil, []byte(c.data))
 		if s := describe(got); s != c.want {
 			t.Errorf("%s: %s, want %s", c.name, s, c.want)
 		}
@@ -119,46 +121,65 @@ func describe(c Chunk) string {
 // TestChunk_Commits: a preamble may be taken back, content and the end of an empty
 // answer may not, an error never reaches the client before them.
 func TestChunk_Commits(t *testing.T) {
-	for data, want := range map[string]bool{vllmRole: false, vllmUsage: false, vllmError: false, "[DONE]": false, vllmContent: true, vllmFinish: true, "junk": true} {
-		if got := ReadChunk([]byte(data)).Commits(); got != want {
+	for data, want := range map[string]bool{vllmRole: false, vllmUsage: false, vllmError: false, "[DONE]": false, vllmContent: true, vllmFinish: true, "junk": true, `{"choices":[{"delta":{},"finish_reason":"error"}]}`: false} {
+		if got := ReadChunk(Chat, nil, []byte(data)).Commits(); got != want {
 			t.Errorf("%s: %v", data, got)
 		}
 	}
 }
 
-// FuzzChunk takes chunks apart. Whatever is left of one, nothing panics, a preamble is
-// JSON, and a whole chunk keeps its kind in other white space.
+// FuzzChunk takes chunks apart. Whatever is left of one, in any grammar nothing panics, a
+// preamble has no text in it, and a whole chunk keeps its kind in other white space.
 func FuzzChunk(f *testing.F) {
 	for _, s := range []string{vllmRole, vllmContent, vllmFinish, vllmUsage, vllmText, vllmError, vllmBody, openaiContent, `[{"error":{}}]`, `{"error":"x"}`, `{"choices":[{"delta":{"\u0063ontent":""}}]}`} {
 		f.Add([]byte(s))
 	}
+	for _, e := range slices.Concat(responsesStream, messagesStream) {
+		f.Add([]byte(e[1]))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c := ReadChunk(data)
-		if !json.Valid(data) {
-			return
-		}
-		var spaced bytes.Buffer
-		if err := json.Indent(&spaced, data, "", " "); err != nil {
-			t.Fatal(err)
-		}
-		if again := ReadChunk(spaced.Bytes()); describe(again) != describe(c) || again.Usage != c.Usage {
-			t.Fatalf("%s %v, in other white space %s %v\n%s", describe(c), c.Usage, describe(again), again.Usage, data)
-		}
-		var tree struct {
-			Choices []struct {
-				Text  *string
-				Delta *struct{ Content *string }
-			}
-		}
-		if json.Unmarshal(data, &tree) != nil || c.Kind != Preamble || hasTwice(data) {
-			return
-		}
-		for _, choice := range tree.Choices {
-			if choice.Text != nil && *choice.Text != "" || choice.Delta != nil && choice.Delta.Content != nil && *choice.Delta.Content != "" {
-				t.Fatalf("text in a preamble: %s", data)
+		for _, g := range []Grammar{Chat, Responses, Messages, Speech} {
+			c := ReadChunk(g, nil, data)
+			if json.Valid(data) {
+				checkChunk(t, g, data, c)
 			}
 		}
 	})
+}
+
+func checkChunk(t *testing.T, g Grammar, data []byte, c Chunk) {
+	t.Helper()
+	var spaced bytes.Buffer
+	if err := json.Indent(&spaced, data, "", " "); err != nil {
+		t.Fatal(err)
+	}
+	if again := ReadChunk(g, nil, spaced.Bytes()); describe(again) != describe(c) || again.Usage != c.Usage || again.NextSequence != c.NextSequence {
+		t.Fatalf("%v: %s %v, in other white space %s %v\n%s", g, describe(c), c.Usage, describe(again), again.Usage, data)
+	}
+	type text struct {
+		Text, Thinking, PartialJSON string
+		Content                     string
+	}
+	var tree struct {
+		Choices []struct{ Delta text }
+		Delta   json.RawMessage
+		Block   text `json:"content_block"`
+		Part    text
+		Type    string
+	}
+	if json.Unmarshal(data, &tree) != nil || c.Kind != Preamble || hasTwice(data) {
+		return
+	}
+	delta, whole := text{}, ""
+	_ = json.Unmarshal(tree.Delta, &delta)
+	_ = json.Unmarshal(tree.Delta, &whole)
+	switch {
+	case g == Chat && slices.ContainsFunc(tree.Choices, func(c struct{ Delta text }) bool { return c.Delta.Content != "" }),
+		g == Messages && strings.HasPrefix(tree.Type, "content_block_") && tree.Type != "content_block_stop" && (delta != text{} || tree.Block != text{}),
+		g == Responses && strings.HasSuffix(tree.Type, ".delta") && whole != "",
+		g == Responses && strings.HasSuffix(tree.Type, ".added") && tree.Part != text{}, g == Speech:
+		t.Fatalf("%v: text in a preamble: %s", g, data)
+	}
 }
 
 // hasTwice says that encoding/json, which folds case and takes the last of two fields,
@@ -184,7 +205,7 @@ func TestTally(t *testing.T) {
 	} {
 		var tally Tally
 		for _, data := range c.chunks {
-			tally.Add(ReadChunk([]byte(data)))
+			tally.Add(ReadChunk(Chat, nil, []byte(data)))
 		}
 		if got := tally.Usage(); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
@@ -195,13 +216,13 @@ func TestTally(t *testing.T) {
 	}
 	var tally Tally
 	for _, data := range []string{vllmRole, `{"choices":[{"delta":{"reasoning":"x"}}]}`} {
-		tally.Add(ReadChunk([]byte(data)))
+		tally.Add(ReadChunk(Chat, nil, []byte(data)))
 	}
 	if !tally.Content || tally.Visible || tally.Finished || tally.Failed || tally.Done {
 		t.Errorf("%+v", tally)
 	}
 	for _, data := range []string{vllmContent, vllmFinish, vllmError, "[DONE]"} {
-		tally.Add(ReadChunk([]byte(data)))
+		tally.Add(ReadChunk(Chat, nil, []byte(data)))
 	}
 	if !tally.Visible || !tally.Finished || !tally.Failed || !tally.Done {
 		t.Errorf("%+v", tally)

@@ -1,30 +1,42 @@
 package api
 
-import (
-	"strconv"
-	"unicode/utf8"
-)
-
-// Error is what a client is told when its call fails, in OpenAI's shape:
+// Error is what a client is told when its call fails. OpenAI's shape, of every grammar but
+// Anthropic's two, is
 //
 //	{"error":{"message":…,"type":…,"param":…,"code":…,"request_id":…}}
 //
 // OpenAI's SDKs choose their exception by the HTTP status and show message, type, param
 // and code (strings, or null; openai-go decodes code into a string). The request id
-// stands inside, where they keep unknown fields.
+// stands inside, where they keep unknown fields. Anthropic's shape is
+//
+//	{"type":"error","error":{"type":…,"message":…},"request_id":…}
+//
+// and has no room for code and param.
 type Error struct {
 	Status    int    // HTTP status
-	Type      string // empty: ErrorType(Status)
+	Type      string // empty: the one that goes with Status in the grammar's API
 	Code      string // empty: null
 	Param     string // the field of the body that is to blame; empty: null
 	Message   string
 	RequestID string // empty: left out
 }
 
-// ErrorType returns the type that goes with a status where there is no better one. The
+// kind returns the error's type in the words of the grammar's API.
+func (e Error) kind(g Grammar) string {
+	switch {
+	case e.Type != "":
+		return e.Type
+	case grammars[g].answer == messagesAnswer:
+		return anthropicType(e.Status)
+	default:
+		return openaiType(e.Status)
+	}
+}
+
+// openaiType returns the type that goes with a status where there is no better one. The
 // names are those that OpenAI's and Anthropic's documentation share or give alone; any
 // other status is the client's mistake below 500 and the server's from there on.
-func ErrorType(status int) string {
+func openaiType(status int) string {
 	switch {
 	case status == 401:
 		return "authentication_error"
@@ -43,108 +55,88 @@ func ErrorType(status int) string {
 	}
 }
 
-// AppendError appends the envelope to dst.
-func AppendError(dst []byte, e Error) []byte {
-	kind := e.Type
-	if kind == "" {
-		kind = ErrorType(e.Status)
+// anthropicErrors are the statuses that Anthropic's documentation of errors lists, with
+// their types.
+var anthropicErrors = [...]struct {
+	status int
+	kind   string
+}{
+	{400, "invalid_request_error"},
+	{401, "authentication_error"},
+	{402, "billing_error"},
+	{403, "permission_error"},
+	{404, "not_found_error"},
+	{413, "request_too_large"},
+	{429, "rate_limit_error"},
+	{500, "api_error"},
+	{504, "timeout_error"},
+	{529, "overloaded_error"},
+}
+
+// anthropicType returns Anthropic's type for a status. 503 is what others answer where
+// Anthropic answers 529; any status that isn't listed is its class's first one.
+func anthropicType(status int) string {
+	switch {
+	case status == 503:
+		status = 529
+	case status == 408:
+		status = 504
 	}
-	dst = append(dst, `{"error":{"message":`...)
+	for _, e := range anthropicErrors {
+		if e.status == status {
+			return e.kind
+		}
+	}
+	if status < 500 {
+		return "invalid_request_error"
+	}
+	return "api_error"
+}
+
+// anthropicStatus returns the status of one of Anthropic's types, 0 for any other.
+func anthropicStatus(kind []byte) int {
+	for _, e := range anthropicErrors {
+		if e.kind == string(kind) {
+			return e.status
+		}
+	}
+	return 0
+}
+
+// AppendError appends the envelope to dst, in the shape that the grammar's SDKs expect.
+func AppendError(dst []byte, g Grammar, e Error) []byte {
+	if grammars[g].answer != messagesAnswer {
+		dst = append(dst, `{"error":`...)
+		dst = appendDetails(dst, g, e)
+		return append(dst, '}')
+	}
+	dst = append(dst, `{"type":"error","error":{"type":`...)
+	dst = AppendString(dst, e.kind(g))
+	dst = append(dst, `,"message":`...)
+	dst = AppendString(dst, e.Message)
+	dst = append(dst, '}')
+	dst = appendRequestID(dst, e)
+	return append(dst, '}')
+}
+
+// appendDetails appends what OpenAI's envelope holds.
+func appendDetails(dst []byte, g Grammar, e Error) []byte {
+	dst = append(dst, `{"message":`...)
 	dst = AppendString(dst, e.Message)
 	dst = append(dst, `,"type":`...)
-	dst = AppendString(dst, kind)
+	dst = AppendString(dst, e.kind(g))
 	dst = append(dst, `,"param":`...)
 	dst = appendOrNull(dst, e.Param)
 	dst = append(dst, `,"code":`...)
 	dst = appendOrNull(dst, e.Code)
-	if e.RequestID != "" {
-		dst = append(dst, `,"request_id":`...)
-		dst = AppendString(dst, e.RequestID)
-	}
-	return append(dst, "}}"...)
-}
-
-// AppendErrorEvent appends the envelope as an event of a stream. OpenAI's SDKs raise an
-// error for any event whose data has an "error". The bytes before it must end between
-// two events.
-func AppendErrorEvent(dst []byte, e Error) []byte {
-	dst = append(dst, "data: "...)
-	dst = AppendError(dst, e)
-	return append(dst, "\n\n"...)
-}
-
-func appendOrNull(dst []byte, s string) []byte {
-	if s == "" {
-		return append(dst, "null"...)
-	}
-	return AppendString(dst, s)
-}
-
-// AppendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
-func AppendString(dst []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			if r, n := utf8.DecodeRuneInString(s[i:]); r != utf8.RuneError || n > 1 {
-				i += n
-				continue
-			}
-		} else if c >= 0x20 && c != '"' && c != '\\' && c != 0x7f {
-			i++
-			continue
-		}
-		dst = append(dst, s[start:i]...)
-		switch {
-		case c >= utf8.RuneSelf:
-			dst = append(dst, `\ufffd`...)
-		case c == '"' || c == '\\':
-			dst = append(dst, '\\', c)
-		case c == '\n':
-			dst = append(dst, `\n`...)
-		case c == '\r':
-			dst = append(dst, `\r`...)
-		case c == '\t':
-			dst = append(dst, `\t`...)
-		default:
-			dst = append(dst, `\u00`...)
-			dst = append(dst, hex[c>>4], hex[c&15])
-		}
-		i++
-		start = i
-	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
-}
-
-// Model is an entry of the list of models.
-type Model struct {
-	ID      string
-	Created int64 // seconds since 1970
-	OwnedBy string
-}
-
-// AppendModels appends the body of GET /v1/models.
-func AppendModels(dst []byte, models []Model) []byte {
-	dst = append(dst, `{"object":"list","data":[`...)
-	for i, m := range models {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = AppendModelEntry(dst, m)
-	}
-	return append(dst, "]}"...)
-}
-
-// AppendModelEntry appends the body of GET /v1/models/{id}.
-func AppendModelEntry(dst []byte, m Model) []byte {
-	dst = append(dst, `{"id":`...)
-	dst = AppendString(dst, m.ID)
-	dst = append(dst, `,"object":"model","created":`...)
-	dst = strconv.AppendInt(dst, m.Created, 10)
-	dst = append(dst, `,"owned_by":`...)
-	dst = AppendString(dst, m.OwnedBy)
+	dst = appendRequestID(dst, e)
 	return append(dst, '}')
+}
+
+func appendRequestID(dst []byte, e Error) []byte {
+	if e.RequestID == "" {
+		return dst
+	}
+	dst = append(dst, `,"request_id":`...)
+	return AppendString(dst, e.RequestID)
 }

@@ -10,12 +10,12 @@ import (
 
 func TestAppendError(t *testing.T) {
 	full := Error{Status: 404, Code: "model_not_found", Param: "model", Message: "no \"x\"\n\x00\x7f\xff é\u2028", RequestID: "r1"}
-	got := string(AppendError([]byte("before "), full))
+	got := string(AppendError([]byte("before "), Chat, full))
 	want := `before {"error":{"message":"no \"x\"\n\u0000\u007f\ufffd é` + "\u2028" + `","type":"not_found_error","param":"model","code":"model_not_found","request_id":"r1"}}`
 	if got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
-	got = string(AppendErrorEvent(nil, Error{Status: 502, Message: "gone"}))
+	got = string(AppendErrorEvent(nil, Chat, Error{Status: 502, Message: "gone"}, 0))
 	if want := "data: {\"error\":{\"message\":\"gone\",\"type\":\"server_error\",\"param\":null,\"code\":null}}\n\n"; got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
@@ -29,23 +29,23 @@ func TestErrorType(t *testing.T) {
 		405: "invalid_request_error", 408: "timeout_error", 413: "invalid_request_error", 415: "invalid_request_error",
 		429: "rate_limit_error", 500: "server_error", 502: "server_error", 503: "server_error", 504: "timeout_error",
 	} {
-		if got := ErrorType(status); got != want {
+		if got := openaiType(status); got != want {
 			t.Errorf("%d: %s, want %s", status, got, want)
 		}
-		c := ReadChunk(AppendError(nil, Error{Status: status, Code: "c", Message: "m"}))
+		c := ReadChunk(Chat, nil, AppendError(nil, Chat, Error{Status: status, Code: "c", Message: "m"}))
 		if c.Kind != Failure || string(c.Fault.Type) != want || string(c.Fault.Code) != "c" {
 			t.Errorf("%d: %s", status, describe(c))
 		}
 	}
-	if got := string(AppendError(nil, Error{Status: 500, Type: "own"})); !strings.Contains(got, `"type":"own"`) {
+	if got := string(AppendError(nil, Chat, Error{Status: 500, Type: "own"})); !strings.Contains(got, `"type":"own"`) {
 		t.Error(got)
 	}
 }
 
 func TestBadRequest(t *testing.T) {
 	var r Reader
-	_, err := r.Read([]byte(`{"model":"m","stream":"false"}`))
-	got := string(AppendError(nil, BadRequest(err, "r")))
+	_, err := r.Read(Chat, []byte(`{"model":"m","stream":"false"}`))
+	got := string(AppendError(nil, Chat, BadRequest(err, "r")))
 	if want := `{"error":{"message":"\"stream\" must be true or false, got \"false\" (a string)","type":"invalid_request_error","param":"stream","code":null,"request_id":"r"}}`; got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}

@@ -1,7 +1,5 @@
 package api
 
-import "encoding/binary"
-
 // part is a field of a message that its hash covers, in the order in which it does.
 type part uint8
 
@@ -67,9 +65,7 @@ func (r *Reader) message() {
 		f := partOf(decodedKey(key, &room))
 		switch {
 		case f == noPart:
-			p.mute = true
-			p.value(fieldDepth)
-			p.mute = false
+			p.readOnly(fieldDepth)
 		case f == role, f == content && seen[role]:
 			r.part(f)
 			seen[f] = true
@@ -106,11 +102,9 @@ func (r *Reader) part(f part) {
 	}
 	switch {
 	case null:
-		p.mute = true
-		p.value(fieldDepth)
-		p.mute = false
+		p.readOnly(fieldDepth)
 	case f == content:
-		r.content()
+		r.content(fieldDepth, false)
 	default:
 		p.textOrValue(fieldDepth)
 	}
@@ -141,92 +135,5 @@ func (p *parser) check(at Span) {
 	p.mute = mute
 	if !p.failed() {
 		p.i = i
-	}
-}
-
-// content writes a message's content: a text, or parts.
-func (r *Reader) content() {
-	p := &r.p
-	if p.peek() != '[' {
-		p.textOrValue(fieldDepth)
-		return
-	}
-	n := 0
-	for more := p.open(']'); more; more = p.next(']') {
-		text := p.peek() == '"' || p.peek() == '{' && isText(p.b, p.i)
-		if n++; n > 1 && text {
-			p.mark('p')
-		}
-		switch {
-		case p.peek() == '"':
-			p.text()
-		case text:
-			p.textPart()
-		default:
-			r.mediaPart()
-		}
-	}
-}
-
-// isText reports whether the object at i is a part that is text.
-func isText(b []byte, i int) bool {
-	w := walk{b: b, i: i + 1}
-	for {
-		key, ok := w.field()
-		if !ok {
-			return false
-		}
-		if string(key) != "type" {
-			w.value()
-			continue
-		}
-		switch kind := w.value(); string(decodedKey(unquoted(kind), &w.room)) {
-		case "text", "input_text", "output_text":
-			return true
-		}
-		return false
-	}
-}
-
-// textPart writes the text of a part and reads the rest of it.
-func (p *parser) textPart() {
-	var room [keyBytes]byte
-	for more := p.open('}'); more; more = p.next('}') {
-		key := p.key()
-		if p.failed() {
-			return
-		}
-		if p.peek() == '"' && string(decodedKey(key, &room)) == "text" {
-			p.text()
-			continue
-		}
-		p.mute = true
-		p.value(itemDepth + 1)
-		p.mute = false
-	}
-}
-
-// mediaBlock is the block size of a part's own chain: big, since only the last hash
-// counts.
-const mediaBlock = 4096
-
-// mediaPart hashes a part that is not text once, whole, and writes the hash as often as
-// fills the room that the part's tokens take. So another image is another prefix, and
-// blocks after an image count as far into the prompt as they are.
-func (r *Reader) mediaPart() {
-	p := &r.p
-	p.flush()
-	out, total := p.out, p.total
-	r.media.Reset(0, mediaBlock)
-	p.out = &r.media
-	p.value(itemDepth)
-	p.flush()
-	p.out, p.total = out, total
-
-	p.mark('i')
-	var hash [8]byte
-	binary.LittleEndian.PutUint64(hash[:], uint64(r.media.Tail()))
-	for range MediaTokens * BytesPerToken / len(hash) {
-		p.bytes(hash[:])
 	}
 }

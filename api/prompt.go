@@ -37,20 +37,25 @@ type Prompt struct {
 // else does once w is grown.
 //
 // What is hashed does not depend on the serialiser: white space and escapes are
-// resolved, and the order is always reasoning_effort, chat_template_kwargs,
-// chat_template, documents, tools, functions, then each message with its role, its
-// content and its other fields. Text is written as it is and everything that divides it
-// as a byte that no text contains, so prompts that share a head share their first
-// blocks, and appending a message leaves all earlier blocks as they were. A string and
-// an array of one text part are the same content. Of any other part a hash is written,
-// over the room of MediaTokens.
+// resolved, and the order of the body's fields is the one of the grammar's row in the
+// table: what stands beside a conversation, then each of its messages or items, a message
+// with its role, its content and its other fields. Text is written as it is and everything
+// that divides it as a byte that no text contains, so prompts that share a head share
+// their first blocks, and appending a message leaves all earlier blocks as they were. A
+// string and an array of one text part are the same content. Of a part that is not text a
+// hash is written, over the room of MediaTokens; where parts say what they are, only of an
+// image, an audio or a file, and what else a part holds is written as JSON, but for the
+// cache marks that Anthropic's clients move along.
+//
+// A reranker reads each document together with the query: InputTokens counts the query as
+// often, and the blocks are the query's alone.
 //
 // In a body that is not UTF-8 a text may hold that byte; then two prompts can have the
 // same hashes, which costs a wrong guess of what an endpoint holds, never an answer.
 //
 // Shapes that are not known are hashed as plain JSON: whether they make a prompt is the
-// engine's to say. The exception is an array that begins with a number, or with an
-// array: it must hold token ids.
+// engine's to say. The exception is an array of inputs that begins with a number, or with
+// an array: it must hold token ids.
 func (r *Reader) Prompt(w *kvblock.Writer, model, tenantSalt string, blockBytes int) (Prompt, error) {
 	if blockBytes <= 0 {
 		blockBytes = DefaultBlockBytes
@@ -63,34 +68,71 @@ func (r *Reader) Prompt(w *kvblock.Writer, model, tenantSalt string, blockBytes 
 	w.Reset(kvblock.Seed(model, tenantSalt, string(r.req.CacheSalt), kind), blockBytes)
 	p := &r.p
 	p.begin(r.body, w)
+	r.pairs = pairs{}
 	result := Prompt{BlockTokens: blockBytes / BytesPerToken, Exact: tokens, Inputs: 1}
-	for f := firstPromptField; f < fieldCount && !p.failed(); f++ {
-		if r.at[f].none() {
+	for _, in := range r.row.prompt {
+		if r.at[in.field].none() || p.failed() {
 			continue
 		}
-		p.i = r.at[f].Start
-		p.mute = r.value(f) == nil
-		switch {
-		case f == source && f == fieldMessages:
-			r.messages()
-		case f == source:
+		p.i = r.at[in.field].Start
+		if p.mute = r.value(in.field) == nil || !in.countsBeside(source); p.mute {
+			p.value(topDepth)
+		} else if in.writing == asInputs {
 			result.Inputs = r.inputs(tokens)
-		case f < fieldMessages && source == fieldMessages:
-			p.mark(byte(f))
-			p.value(topDepth)
-		default:
-			p.mute = true
-			p.value(topDepth)
+		} else {
+			r.write(in)
 		}
-		p.until(r.at[f].End)
+		p.until(r.at[in.field].End)
 	}
 	p.flush()
 	if p.failed() {
-		return Prompt{}, r.promptError(source)
+		return Prompt{}, r.promptError(source.field)
 	}
 	result.Blocks, result.Head = w.Blocks(), w.Tail()
-	result.InputTokens = (p.total + BytesPerToken - 1) / BytesPerToken
+	total := p.total
+	if r.pairs.any() {
+		result.Inputs, total = r.pairs.sum(total)
+	}
+	result.InputTokens = (total + BytesPerToken - 1) / BytesPerToken
 	return result, nil
+}
+
+// countsBeside reports whether a field is part of the prompt whose source is given.
+func (in ingredient) countsBeside(source ingredient) bool {
+	switch {
+	case in.source():
+		return in.field == source.field
+	case in.writing < asMessages:
+		return source.conversation()
+	default:
+		return true
+	}
+}
+
+// write writes a field of the prompt.
+func (r *Reader) write(in ingredient) {
+	p := &r.p
+	switch in.writing {
+	case asValue:
+		p.mark(byte(in.field))
+		p.value(topDepth)
+	case asContent:
+		p.mark(byte(in.field))
+		r.content(topDepth, false)
+	case asBlocks:
+		p.mark(byte(in.field))
+		r.blocks(topDepth)
+	case asEffort:
+		r.effort(in.field)
+	case asMessages:
+		r.messages()
+	case asItems:
+		r.items()
+	case asQuery:
+		r.query()
+	case asDocuments:
+		r.documents()
+	}
 }
 
 // promptError tells broken JSON from a token id that is none.
@@ -106,20 +148,20 @@ func (r *Reader) promptError(source field) error {
 
 const tokenID = "whole numbers from 0 to 4294967295"
 
-// source returns the field that the prompt is read from, and whether it is token ids.
-func (r *Reader) source() (field, bool) {
-	for f := fieldMessages; f < fieldCount; f++ {
-		v := r.value(f)
-		if v == nil {
+// source returns what the prompt is read from, and whether it is token ids.
+func (r *Reader) source() (ingredient, bool) {
+	for _, in := range r.row.prompt {
+		v := r.value(in.field)
+		if v == nil || !in.source() {
 			continue
 		}
-		if f == fieldMessages || v[0] != '[' {
-			return f, false
+		if in.writing != asInputs || v[0] != '[' {
+			return in, false
 		}
 		c := first(v)
-		return f, c == '[' || c == '-' || '0' <= c && c <= '9'
+		return in, c == '[' || c == '-' || '0' <= c && c <= '9'
 	}
-	return other, false
+	return ingredient{}, false
 }
 
 // first returns the byte at which an array's first value begins.

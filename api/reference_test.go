@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -126,21 +127,53 @@ type reference struct {
 	bad    bool   // token ids that are none
 }
 
-func referencePrompt(body node, model, salt string, blockBytes int) reference {
+func referencePrompt(g Grammar, body node, model, salt string, blockBytes int) reference {
 	r := reference{inputs: 1}
-	total := 0
-	switch messages, prompt, input := body.get("messages"), body.get("prompt"), body.get("input"); {
-	case messages.kind != 'n':
-		for f, name := range names {
-			if v := body.get(name); field(f) >= firstPromptField && field(f) < fieldMessages && v.kind != 'n' {
-				r.text = v.canonical(append(r.text, 0xff, byte(f)))
-			}
+	known := grammars[g]
+	var source ingredient
+	for _, in := range slices.Backward(known.prompt) {
+		if in.writing >= asMessages && in.writing <= asInputs && body.get(names[in.field]).kind != 'n' {
+			source = in
 		}
-		r.text = referenceMessages(r.text, messages)
-	case prompt.kind != 'n':
-		total = r.referenceInputs(prompt)
-	case input.kind != 'n':
-		total = r.referenceInputs(input)
+	}
+	total, queries, documents, queryBytes := 0, 0, 0, 0
+	for _, in := range known.prompt {
+		v := body.get(names[in.field])
+		beside := in.writing < asMessages && source.writing != asMessages && source.writing != asItems
+		if v.kind == 'n' || beside || in.source() && in.field != source.field {
+			continue
+		}
+		switch in.writing {
+		case asValue:
+			r.text = v.canonical(append(r.text, 0xff, byte(in.field)))
+		case asContent:
+			r.text, _ = referenceContent(append(r.text, 0xff, byte(in.field)), v, known.typed, false)
+		case asBlocks:
+			r.text = referenceTools(append(r.text, 0xff, byte(in.field)), v)
+		case asEffort:
+			for i, key := range v.keys {
+				if key == "effort" && v.items[i].kind != 'n' {
+					r.text = v.items[i].canonical(append(r.text, 0xff, byte(in.field)))
+				}
+			}
+		case asMessages:
+			r.text = referenceMessages(r.text, v, known.typed)
+		case asItems:
+			r.text = referenceItems(r.text, v)
+		case asInputs:
+			total = r.referenceInputs(v)
+		case asQuery:
+			side, n := referenceSide(nil, v)
+			r.text, queries, queryBytes = append(r.text, side...), queries+n, queryBytes+len(side)
+		case asDocuments:
+			side, n := referenceSide(nil, v)
+			total, documents = total+len(side), documents+n
+		}
+	}
+	if queries+documents > 0 {
+		queries, documents = max(queries, 1), max(documents, 1)
+		r.inputs = max(queries, documents)
+		total = queryBytes*max(1, documents/queries) + total*max(1, queries/documents)
 	}
 	r.input = (max(total, len(r.text)) + BytesPerToken - 1) / BytesPerToken
 	kind := "text"
@@ -148,7 +181,7 @@ func referencePrompt(body node, model, salt string, blockBytes int) reference {
 		kind = "tokens"
 	}
 	cacheSalt := body.get("cache_salt")
-	if cacheSalt.kind == 'n' {
+	if cacheSalt.kind == 'n' || !slices.Contains(known.routing, fieldCacheSalt) {
 		cacheSalt.text = ""
 	}
 	r.head = kvblock.Seed(model, salt, cacheSalt.text, kind)
@@ -197,46 +230,67 @@ func (r *reference) ids(v node) (b []byte) {
 	return b
 }
 
-func referenceMessages(b []byte, messages node) []byte {
+func referenceMessages(b []byte, messages node, typed bool) []byte {
 	if messages.kind != '[' {
 		return messages.canonical(b)
 	}
 	for _, m := range messages.items {
-		b = append(b, 0xff, 'm')
-		if m.kind != '{' {
-			b = m.canonical(b)
+		b = referenceMessage(append(b, 0xff, 'm'), m, typed)
+	}
+	return b
+}
+
+func referenceMessage(b []byte, m node, typed bool) []byte {
+	if m.kind != '{' {
+		return m.canonical(b)
+	}
+	for f, name := range parts {
+		v := m.get(name)
+		if part(f) == content {
+			b = append(b, 0xff, 'c')
+			if v.kind != 'n' {
+				b, _ = referenceContent(b, v, typed, false)
+			}
 			continue
 		}
-		for f, name := range parts {
-			v := m.get(name)
-			if part(f) == content {
-				b = referenceContent(append(b, 0xff, 'c'), v)
-				continue
-			}
-			if v.kind == 'n' {
-				continue
-			}
-			if part(f) != role {
-				b = append(b, 0xff, byte(f))
-			}
-			b = v.textOrValue(b)
+		if v.kind == 'n' {
+			continue
+		}
+		if part(f) != role {
+			b = append(b, 0xff, byte(f))
+		}
+		b = v.textOrValue(b)
+	}
+	return b
+}
+
+func referenceItems(b []byte, items node) []byte {
+	if items.kind != '[' {
+		return items.textOrValue(append(b, "\xffmuser\xffc"...))
+	}
+	for _, item := range items.items {
+		b = append(b, 0xff, 'm')
+		kind, named := item.member("type")
+		switch {
+		case item.kind == '{' && (!named || kind == "message"):
+			b = referenceMessage(b, item, true)
+		case isMedia(item, true):
+			b = referenceMedia(b, item, true)
+		default:
+			b = referenceBlock(append(b, 0xff, 'b'), item, false)
 		}
 	}
 	return b
 }
 
-func referenceContent(b []byte, v node) []byte {
-	if v.kind == 'n' {
-		return b
-	}
+func referenceContent(b []byte, v node, typed, inBlock bool) ([]byte, int) {
 	if v.kind != '[' {
-		return v.textOrValue(b)
+		return v.textOrValue(b), 1
 	}
 	for i, item := range v.items {
-		kind := item.get("type")
-		isText := kind.kind == '"' && (kind.text == "text" || kind.text == "input_text" || kind.text == "output_text")
-		switch {
-		case item.kind == '"' || item.kind == '{' && isText:
+		kind, _ := item.member("type")
+		switch isText := kind == "text" || kind == "input_text" || kind == "output_text"; {
+		case item.kind == '"' || isText:
 			if i > 0 {
 				b = append(b, 0xff, 'p')
 			}
@@ -245,23 +299,88 @@ func referenceContent(b []byte, v node) []byte {
 			} else if item.kind == '"' {
 				b = append(b, item.text...)
 			}
+		case isMedia(item, typed):
+			b = referenceMedia(b, item, typed)
 		default:
-			b = append(b, 0xff, 'i')
-			b = append(b, bytes.Repeat(mediaReference(item), MediaTokens*BytesPerToken/8)...)
+			b = referenceBlock(append(b, 0xff, 'b'), item, inBlock)
 		}
 	}
-	return b
+	return b, len(v.items)
 }
 
-func mediaReference(item node) []byte {
+// member returns an object's first member of that name: a string's text, or JSON that is
+// no name.
+func (n node) member(key string) (string, bool) {
+	if n.kind != '{' || !slices.Contains(n.keys, key) {
+		return "", false
+	}
+	v := n.get(key)
+	if v.kind != '"' {
+		return "no name", true
+	}
+	return v.text, true
+}
+
+func isMedia(item node, typed bool) bool {
+	if !typed {
+		return true
+	}
+	kind, _ := item.member("type")
+	if source, _ := item.get("source").member("type"); kind == "document" {
+		return source != "text"
+	}
+	return slices.Contains([]string{"image", "input_image", "image_url", "audio", "input_audio", "audio_url", "input_video", "video_url",
+		"input_file", "file", "image_generation_call", "computer_call_output"}, kind)
+}
+
+func referenceBlock(b []byte, v node, inBlock bool) []byte {
+	if v.kind != '{' {
+		return v.canonical(b)
+	}
+	b = append(b, '{')
+	for i, item := range v.items {
+		switch key := v.keys[i]; {
+		case key == "cache_control":
+		case !inBlock && item.kind == '[' && (key == "content" || key == "output"):
+			b, _ = referenceContent(fence(b, key), item, true, true)
+		default:
+			b = item.canonical(fence(b, key))
+		}
+	}
+	return append(b, '}')
+}
+
+func referenceTools(b []byte, v node) []byte {
+	if v.kind != '[' {
+		return v.canonical(b)
+	}
+	b = append(b, '[')
+	for _, item := range v.items {
+		b = append(referenceBlock(b, item, true), ',')
+	}
+	return append(b, ']')
+}
+
+func referenceSide(b []byte, v node) ([]byte, int) {
+	if v.kind == '{' {
+		return referenceBlock(b, v, false), 1
+	}
+	return referenceContent(b, v, true, false)
+}
+
+func referenceMedia(b []byte, item node, typed bool) []byte {
 	rest, head := item.canonical(nil), kvblock.Hash(0)
+	if typed {
+		rest = referenceBlock(nil, item, true)
+	}
 	for ; len(rest) >= mediaBlock; rest = rest[mediaBlock:] {
 		head = kvblock.Chain(head, rest[:mediaBlock])
 	}
 	if len(rest) > 0 {
 		head = kvblock.Chain(head, rest)
 	}
-	return binary.LittleEndian.AppendUint64(nil, uint64(head))
+	hash := binary.LittleEndian.AppendUint64(nil, uint64(head))
+	return append(append(b, 0xff, 'i'), bytes.Repeat(hash, MediaTokens*BytesPerToken/8)...)
 }
 
 // wantField decodes a field with encoding/json and reports whether that went well.

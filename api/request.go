@@ -7,94 +7,48 @@ import (
 	"kvasir/internal/kvblock"
 )
 
-// Request is what routing reads from the body of a chat completion, a completion or an
-// embedding. Its slices belong to the body or to the Reader and are valid until either
-// changes. A field that is null counts as absent, as it does for the engines.
+// Request is what routing reads from a body. Its slices belong to the body or to the
+// Reader and are valid until either changes. A field that is null counts as absent, as it
+// does for the engines; so does one that the grammar does not have.
 type Request struct {
-	Model           []byte // decoded, not empty
-	ModelAt         Span   // the value of "model" in the body, quotes included
-	Stream          bool
-	IncludeUsage    bool   // stream_options.include_usage
-	StreamOptionsAt Span   // the value of "stream_options"; the zero Span: absent or null
-	MaxTokens       int    // max_completion_tokens, else max_tokens; 0: no bound, also for negative numbers (llama.cpp's "no bound")
-	N               int    // answers asked for, at least 1
-	CacheSalt       []byte // these three: decoded; nil where absent
-	SessionID       []byte
-	PromptCacheKey  []byte
+	Model              []byte // decoded, not empty
+	ModelAt            Span   // the value of "model" in the body, in JSON with its quotes
+	Stream             bool   // the answer is to be a stream of events
+	IncludeUsage       bool   // stream_options.include_usage
+	StreamOptionsAt    Span   // the value of "stream_options"; the zero Span: absent or null
+	MaxTokens          int    // max_completion_tokens or max_output_tokens, else max_tokens; 0: no bound, also for negative numbers (llama.cpp's "no bound")
+	N                  int    // answers asked for, at least 1
+	CacheSalt          []byte // these four: decoded; nil where absent
+	SessionID          []byte
+	PromptCacheKey     []byte
+	PreviousResponseID []byte
 }
 
 // Reader reads requests. It keeps its memory from one body to the next, so that reading
 // does not allocate, and takes about 5 KiB. The zero Reader is ready to use. It is not
 // safe for concurrent use.
 type Reader struct {
+	row     row
 	body    []byte
 	at      [fieldCount]Span // by field; null is kept
 	req     Request
 	decoded []byte         // strings that had escapes
 	media   kvblock.Writer // the hash of one part that is not text
+	pairs   pairs
 	p       parser
 }
 
-// field is a field of the body that is read. Fields that the prompt is made of come
-// last, in the order in which they are hashed.
-type field uint8
-
-const (
-	other field = iota
-	fieldModel
-	fieldStream
-	fieldStreamOptions
-	fieldMaxTokens
-	fieldMaxCompletionTokens
-	fieldN
-	fieldCacheSalt
-	fieldSessionID
-	fieldPromptCacheKey
-
-	fieldReasoningEffort
-	fieldChatTemplateKwargs
-	fieldChatTemplate
-	fieldDocuments
-	fieldTools
-	fieldFunctions
-	fieldMessages
-	fieldPrompt
-	fieldInput
-	fieldCount
-
-	firstPromptField = fieldReasoningEffort
-)
-
-// names are the fields' names in the body; they are matched exactly, as the engines do.
-var names = [fieldCount]string{
-	fieldModel: "model", fieldStream: "stream", fieldStreamOptions: "stream_options",
-	fieldMaxTokens: "max_tokens", fieldMaxCompletionTokens: "max_completion_tokens", fieldN: "n",
-	fieldCacheSalt: "cache_salt", fieldSessionID: "session_id", fieldPromptCacheKey: "prompt_cache_key",
-	fieldReasoningEffort: "reasoning_effort", fieldChatTemplateKwargs: "chat_template_kwargs",
-	fieldChatTemplate: "chat_template", fieldDocuments: "documents",
-	fieldTools: "tools", fieldFunctions: "functions",
-	fieldMessages: "messages", fieldPrompt: "prompt", fieldInput: "input",
-}
-
-func fieldOf(key []byte) field {
-	for f := other + 1; f < fieldCount; f++ {
-		if names[f] == string(key) {
-			return f
-		}
-	}
-	return other
-}
-
-// Read reads everything but the prompt. The body must be one JSON object. Its verdict
-// on JSON is encoding/json's, with two exceptions: nesting deeper than MaxDepth is an
-// error, and so is a field that routing reads and that is given twice, because gateway
-// and engine might read different ones. The values that the prompt is made of are
-// skipped here and validated by Prompt: a body is known to be sound when both have
-// returned without an error.
+// Read reads everything but the prompt. The body must be one JSON object; bodies of
+// uploads are for ReadUpload. Its verdict on JSON is encoding/json's, with two exceptions:
+// nesting deeper than MaxDepth is an error, and so is a field that the grammar reads and
+// that is given twice, because gateway and engine might read different ones. The values
+// that the prompt is made of are skipped here and validated by Prompt: a body is known to
+// be sound when both have returned without an error.
 //
 // The error is a *SyntaxError or a *FieldError. The body must not change until Prompt
 // has returned.
-func (r *Reader) Read(body []byte) (Request, error) {
+func (r *Reader) Read(g Grammar, body []byte) (Request, error) {
+	r.row = grammars[g]
 	r.body, r.decoded, r.req = body, r.decoded[:0], Request{}
 	r.at = [fieldCount]Span{}
 	twice := r.locate()
@@ -115,9 +69,9 @@ func (r *Reader) Read(body []byte) (Request, error) {
 }
 
 // Reset lets the last body go, so that a Reader that waits for another one does not
-// hold it.
+// hold it. Until then the prompt is empty, as it is for an upload.
 func (r *Reader) Reset() {
-	r.body, r.req = nil, Request{}
+	r.row, r.body, r.req = row{}, nil, Request{}
 	r.p.b, r.p.out = nil, nil
 }
 
@@ -137,9 +91,9 @@ func (r *Reader) locate() (twice field) {
 		if p.failed() {
 			return other
 		}
-		f := fieldOf(decodedKey(key, &room))
+		f, ofPrompt := r.row.fieldOf(decodedKey(key, &room))
 		at := Span{Start: p.i}
-		if f >= firstPromptField {
+		if ofPrompt {
 			p.skip()
 		} else {
 			p.value(topDepth)
@@ -201,20 +155,25 @@ func (r *Reader) interpret() error {
 	} else if len(q.Model) == 0 {
 		errs.add(wrongValue(fieldModel, r.value(fieldModel), "a model's name"))
 	}
-	q.Stream = r.boolean(fieldStream, &errs)
+	// OpenAI's speech says by stream_format whether it comes as events; with stream, some
+	// engines send its bytes as they are made.
+	q.Stream = r.boolean(fieldStream, &errs) || string(r.text(fieldStreamFormat, &errs)) == "sse"
 	if v := r.value(fieldStreamOptions); v != nil {
 		q.StreamOptionsAt = r.at[fieldStreamOptions]
 		q.IncludeUsage = includeUsage(v, &errs)
 	}
 	q.MaxTokens = r.integer(fieldMaxTokens, &errs)
-	if r.value(fieldMaxCompletionTokens) != nil {
-		q.MaxTokens = r.integer(fieldMaxCompletionTokens, &errs)
+	for _, f := range [...]field{fieldMaxCompletionTokens, fieldMaxOutputTokens} {
+		if r.value(f) != nil {
+			q.MaxTokens = r.integer(f, &errs)
+		}
 	}
 	q.MaxTokens = max(q.MaxTokens, 0)
 	q.N = max(r.integer(fieldN, &errs), 1)
 	q.CacheSalt = r.text(fieldCacheSalt, &errs)
 	q.SessionID = r.text(fieldSessionID, &errs)
 	q.PromptCacheKey = r.text(fieldPromptCacheKey, &errs)
+	q.PreviousResponseID = r.text(fieldPreviousResponseID, &errs)
 	return errs.err
 }
 
@@ -304,15 +263,17 @@ func includeUsage(v []byte, errs *firstError) bool {
 }
 
 // Splice returns body with the piece at replaced by value, as three pieces to be sent
-// one after the other; nothing is copied. Together with AppendString it replaces an
-// alias: Splice(body, request.ModelAt, AppendString(nil, name)).
+// one after the other; nothing is copied. Together with AppendModelName it replaces an
+// alias: Splice(body, request.ModelAt, AppendModelName(nil, g, name)).
 func Splice(body []byte, at Span, value []byte) [3][]byte {
 	return [3][]byte{body[:at.Start], value, body[at.End:]}
 }
 
-// AppendModel appends body to dst, with the value at replaced by name as a JSON string.
-func AppendModel(dst, body []byte, at Span, name string) []byte {
-	dst = append(dst, body[:at.Start]...)
-	dst = AppendString(dst, name)
-	return append(dst, body[at.End:]...)
+// AppendModelName appends a model's name as a body of the grammar holds it at
+// Request.ModelAt: a JSON string, or in an upload the bare name.
+func AppendModelName(dst []byte, g Grammar, name string) []byte {
+	if g == Upload {
+		return append(dst, name...)
+	}
+	return AppendString(dst, name)
 }

@@ -1,19 +1,22 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"unicode/utf8"
 )
 
-// SyntaxError says where a body stops being one JSON object. It quotes nothing of it.
+// SyntaxError says where a body stops being one JSON object, or one upload. It quotes
+// nothing of it.
 type SyntaxError struct {
 	Offset int    // bytes before the mistake
 	Want   string // what should have stood there
+	Format string // what the body is not; empty: JSON
 }
 
 func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("invalid JSON at byte %d: expected %s", e.Offset, e.Want)
+	return fmt.Sprintf("invalid %s at byte %d: expected %s", cmp.Or(e.Format, "JSON"), e.Offset, e.Want)
 }
 
 // Problem is what is wrong with a field.

@@ -2,14 +2,10 @@ package api
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"kvasir/internal/kvblock"
 )
@@ -19,7 +15,7 @@ func read(t *testing.T, body string) (Request, Prompt) {
 	t.Helper()
 	var r Reader
 	var w kvblock.Writer
-	q, err := r.Read([]byte(body))
+	q, err := r.Read(Chat, []byte(body))
 	if err != nil {
 		t.Fatalf("Read(%s): %v", body, err)
 	}
@@ -101,7 +97,7 @@ func TestRead_Errors(t *testing.T) {
 	} {
 		var r Reader
 		var w kvblock.Writer
-		_, err := r.Read([]byte(c.body))
+		_, err := r.Read(Chat, []byte(c.body))
 		if err == nil {
 			_, err = r.Prompt(&w, "m", "", 0)
 		}
@@ -171,7 +167,7 @@ func TestPrompt_Seed(t *testing.T) {
 	seen := map[kvblock.Hash]bool{}
 	var r Reader
 	var w kvblock.Writer
-	if _, err := r.Read(body); err != nil {
+	if _, err := r.Read(Chat, body); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range [][2]string{{"a", ""}, {"b", ""}, {"a", "t"}} {
@@ -234,15 +230,12 @@ func TestPrompt_Image(t *testing.T) {
 func TestReplaceModel(t *testing.T) {
 	body := []byte(`{ "a" : 1.50 , "model":"alias", "messages":[{"content":"alias"}]}`)
 	var r Reader
-	q, err := r.Read(body)
+	q, err := r.Read(Chat, body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const want = `{ "a" : 1.50 , "model":"org/real \"7b\"", "messages":[{"content":"alias"}]}`
-	if got := AppendModel(nil, body, q.ModelAt, `org/real "7b"`); string(got) != want {
-		t.Errorf("AppendModel: %s", got)
-	}
-	pieces := Splice(body, q.ModelAt, AppendString(nil, `org/real "7b"`))
+	pieces := Splice(body, q.ModelAt, AppendModelName(nil, Chat, `org/real "7b"`))
 	if got := bytes.Join(pieces[:], nil); string(got) != want {
 		t.Errorf("Splice: %s", got)
 	}
@@ -254,7 +247,7 @@ func TestRead_DoesNotAllocate(t *testing.T) {
 	body := codeAndChat(64 << 10)
 	body = append([]byte(`{"cache_salt":"a\u0041","tools":[{"type":"function"}],`), body[1:]...)
 	if n := testing.AllocsPerRun(100, func() {
-		if _, err := r.Read(body); err != nil {
+		if _, err := r.Read(Chat, body); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.Prompt(&w, "m", "tenant", 0); err != nil {
@@ -262,158 +255,5 @@ func TestRead_DoesNotAllocate(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
-	}
-}
-
-// TestPrompt_RandomText holds long texts of every kind of escape against encoding/json:
-// more than a buffer, borders everywhere.
-func TestPrompt_RandomText(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	pieces := []string{`\n`, `\"`, `\\`, `\/`, `\u0000`, `\u00e9`, `\ud83d\ude00`, `\ud800`, `\udc00\ud800`, `\ud800\u0041`, "é", "😀", "a", "bcdefgh", "ijklmnopqrstuvwxyz", strings.Repeat("long run ", 99)}
-	for range 300 {
-		var text strings.Builder
-		for range rng.IntN(3000) {
-			text.WriteString(pieces[rng.IntN(len(pieces)-rng.IntN(2)*5)])
-		}
-		checkRequest(t, fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":"%s"},{"content":"%s","role":"x"}]}`, text.String(), text.String()))
-	}
-}
-
-func FuzzRequest(f *testing.F) {
-	for _, s := range []string{
-		`{"model":"m","messages":[{"role":"system","content":"be brief"},{"role":"user","content":[{"type":"text","text":"hi"},{"type":"image_url","image_url":{"url":"data:,x"}}]},{"role":"assistant","tool_calls":[{"id":"a"}],"content":null}],"stream":true,"max_tokens":5}`,
-		`{"model":"m","prompt":[1,2,3],"stream":false}`,
-		`{"model":"m","prompt":[[1,2],[3]],"cache_salt":"\u0041"}`,
-		`{"model":"m","input":["a\n","b\ud800"],"n":2}`,
-		`{"model":"m","tools":[{"a":{"b":[1.5e3,true,null]}}],"reasoning_effort":"low","messages":[{"content":"x","role":"user","name":"n"}]}`,
-		`{"model":"m","stream_options":{"include_usage":true},"messages":"text"}`,
-		`{"model":1,"stream":"true","max_tokens":1e2}`, `{"a":[{"b":]}`, `{"model":"m","messages":[{"role":"u","content":"\x"}]}`, `[]`, `{"model":"\`,
-	} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) { checkRequest(t, body) })
-}
-
-// checkRequest holds a Reader against encoding/json and the reference.
-func checkRequest(t *testing.T, body []byte) {
-	const blockBytes = 32
-	var r Reader
-	var w kvblock.Writer
-	q, err := r.Read(body)
-	var p Prompt
-	if err == nil {
-		p, err = r.Prompt(&w, "m", "salt", blockBytes)
-	}
-	syntax, isSyntax := errors.AsType[*SyntaxError](err)
-	if isSyntax && (syntax.Offset < 0 || syntax.Offset > len(body)) {
-		t.Fatalf("offset %d of %d", syntax.Offset, len(body))
-	}
-	tree, treeErr := parseNode(body)
-	sound := json.Valid(body) && treeErr == nil && tree.kind == '{' && tree.depth <= MaxDepth
-	if sound == isSyntax {
-		t.Fatalf("sound %v, but %v\n%s", sound, err, body)
-	}
-	if !sound || !utf8.Valid(body) {
-		return
-	}
-	want := referencePrompt(tree, "m", "salt", blockBytes)
-	if wantErr := wantFieldError(tree, body, want); wantErr != (err != nil) {
-		t.Fatalf("field error wanted %v, but %v\n%s", wantErr, err, body)
-	}
-	if err != nil {
-		return
-	}
-	checkFields(t, q, tree, body)
-	if tree.twice {
-		return
-	}
-	if p.Head != want.head || !slices.Equal(p.Blocks, want.blocks) || p.InputTokens != want.input || p.Exact != want.exact || p.Inputs != want.inputs {
-		t.Fatalf("got  %+v\nwant %+v\nof %q\n%s", p, want, want.text, body)
-	}
-	checkPrefix(t, body, slices.Clone(p.Blocks), blockBytes)
-}
-
-func wantFieldError(tree node, body []byte, want reference) bool {
-	var raw map[string]json.RawMessage
-	_ = json.Unmarshal(body, &raw)
-	counts := map[string]int{}
-	for _, k := range tree.keys {
-		if counts[k]++; counts[k] > 1 && fieldOf([]byte(k)) != other {
-			return true
-		}
-	}
-	model, ok := wantField[string](tree, raw, "model")
-	bad := !ok || model == "" || want.bad
-	for _, key := range []string{"cache_salt", "session_id", "prompt_cache_key"} {
-		_, ok := wantField[string](tree, raw, key)
-		bad = bad || !ok
-	}
-	for _, key := range []string{"max_tokens", "max_completion_tokens", "n"} {
-		_, ok := wantField[int](tree, raw, key)
-		bad = bad || !ok
-	}
-	_, ok = wantField[bool](tree, raw, "stream")
-	options := tree.get("stream_options")
-	bad = bad || !ok || options.kind != '{' && options.kind != 'n'
-	for i, key := range options.keys {
-		bad = bad || key == "include_usage" && options.items[i].kind != 't' && options.items[i].kind != 'n'
-	}
-	return bad
-}
-
-func checkFields(t *testing.T, q Request, tree node, body []byte) {
-	var raw map[string]json.RawMessage
-	_ = json.Unmarshal(body, &raw)
-	model, _ := wantField[string](tree, raw, "model")
-	stream, _ := wantField[bool](tree, raw, "stream")
-	limit, _ := wantField[int](tree, raw, "max_tokens")
-	if tree.get("max_completion_tokens").kind != 'n' {
-		limit, _ = wantField[int](tree, raw, "max_completion_tokens")
-	}
-	if string(q.Model) != model || q.Stream != stream || q.MaxTokens != max(limit, 0) {
-		t.Fatalf("%q %v %d, want %q %v %d", q.Model, q.Stream, q.MaxTokens, model, stream, limit)
-	}
-	var back string
-	if err := json.Unmarshal(q.ModelAt.Of(body), &back); err != nil || back != model {
-		t.Fatalf("model at %v: %q %v", q.ModelAt, back, err)
-	}
-}
-
-// checkPrefix takes the last message away, and lets another serialiser write the body.
-func checkPrefix(t *testing.T, body []byte, blocks []kvblock.Hash, blockBytes int) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil {
-		t.Fatal(err)
-	}
-	var r Reader
-	var w kvblock.Writer
-	hash := func(body []byte) []kvblock.Hash {
-		if _, err := r.Read(body); err != nil {
-			t.Fatalf("%v\n%s", err, body)
-		}
-		p, err := r.Prompt(&w, "m", "salt", blockBytes)
-		if err != nil {
-			t.Fatalf("%v\n%s", err, body)
-		}
-		return p.Blocks
-	}
-	var spaced bytes.Buffer
-	if err := json.Indent(&spaced, body, " ", "\t"); err != nil {
-		t.Fatal(err)
-	}
-	if got := hash(spaced.Bytes()); !slices.Equal(got, blocks) {
-		t.Fatalf("white space counts: %s", body)
-	}
-	var messages []json.RawMessage
-	if json.Unmarshal(fields["messages"], &messages) != nil || len(messages) == 0 {
-		return
-	}
-	fields["messages"], _ = json.Marshal(messages[:len(messages)-1])
-	shorter, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := hash(shorter); len(got) > len(blocks) || !slices.Equal(got, blocks[:len(got)]) {
-		t.Fatalf("the last message changes earlier blocks: %s", body)
 	}
 }

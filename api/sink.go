@@ -22,6 +22,9 @@ func (s *sink) flush() {
 	s.n = 0
 }
 
+// written returns how many bytes were written in all.
+func (s *sink) written() int { return s.total + s.n }
+
 func (s *sink) reserve() {
 	if s.n > len(s.buf)-slack {
 		s.flush()

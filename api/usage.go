@@ -3,33 +3,77 @@ package api
 // Usage is what an answer says that it cost, in tokens. What it does not say is Unknown,
 // never zero: vLLM reports cached tokens only when told to.
 type Usage struct {
-	Input  int // prompt_tokens
-	Output int // completion_tokens
-	Cached int // prompt_tokens_details.cached_tokens, a part of Input
+	Input  int // the whole prompt, cached tokens included, whatever the grammar calls it
+	Output int
+	Cached int // a part of Input
 }
 
 // unknownUsage is the usage of an answer that reports none.
 func unknownUsage() Usage { return Usage{Unknown, Unknown, Unknown} }
 
+// counts is a "usage" as it stands in an answer. OpenAI has two sets of names, and counts
+// cached tokens as a part of the input. Anthropic counts them beside it: the prompt is
+// input_tokens + cache_creation_input_tokens + cache_read_input_tokens.
+type counts struct {
+	input   int // prompt_tokens or input_tokens
+	output  int // completion_tokens or output_tokens
+	cached  int // prompt_tokens_details.cached_tokens or input_tokens_details.cached_tokens
+	created int // cache_creation_input_tokens
+	read    int // cache_read_input_tokens
+}
+
+var unknownCounts = counts{Unknown, Unknown, Unknown, Unknown, Unknown}
+
+// usage adds up what Anthropic tells apart.
+func (c counts) usage() Usage {
+	u := Usage{c.input, c.output, c.cached}
+	if c.read != Unknown {
+		u.Cached = c.read
+	}
+	if u.Input != Unknown {
+		u.Input += max(c.created, 0) + max(c.read, 0)
+	}
+	return u
+}
+
+// update takes in what a later report of the same answer says. Reports are cumulative: a
+// count that the later one leaves out stays, and zero does not replace what was counted.
+func (c *counts) update(later counts) {
+	replace := func(old *int, n int) {
+		if n > 0 || *old == Unknown {
+			*old = n
+		}
+	}
+	replace(&c.input, later.input)
+	replace(&c.output, later.output)
+	replace(&c.cached, later.cached)
+	replace(&c.created, later.created)
+	replace(&c.read, later.read)
+}
+
 // readUsage reads the value of "usage". It reports false where that is not an object.
-func readUsage(w *walk) (Usage, bool) {
-	u := unknownUsage()
+func readUsage(w *walk) (counts, bool) {
+	c := unknownCounts
 	if !w.enter('{') {
-		return Usage{}, false
+		return counts{}, false
 	}
 	for {
 		key, ok := w.field()
 		if !ok {
-			return u, true
+			return c, true
 		}
 		switch string(key) {
-		case "prompt_tokens":
-			u.Input = count(w.value())
-		case "completion_tokens":
-			u.Output = count(w.value())
-		case "prompt_tokens_details":
+		case "prompt_tokens", "input_tokens":
+			c.input = count(w.value())
+		case "completion_tokens", "output_tokens":
+			c.output = count(w.value())
+		case "cache_creation_input_tokens":
+			c.created = count(w.value())
+		case "cache_read_input_tokens":
+			c.read = count(w.value())
+		case "prompt_tokens_details", "input_tokens_details":
 			if w.enter('{') {
-				u.Cached = cachedTokens(w)
+				c.cached = cachedTokens(w)
 			}
 		default:
 			w.value()
@@ -50,49 +94,19 @@ func cachedTokens(w *walk) int {
 	}
 }
 
+// maxCount is the highest number that is believed: sums of such numbers don't overflow.
+const maxCount = 1 << 28
+
 // count reads a number of tokens; whatever is none is Unknown.
 func count(v []byte) int {
-	if n, ok := parseInt(v); ok && n >= 0 {
+	if n, ok := parseInt(v); ok && 0 <= n && n <= maxCount {
 		return n
 	}
 	return Unknown
 }
 
-// Tally adds up what the chunks of one answer said. The zero Tally is ready to use.
-type Tally struct {
-	Chunks   int  // all of them, preamble included
-	Content  bool // content was seen
-	Visible  bool // visible content was seen
-	Finished bool // a finish_reason was seen
-	Failed   bool // an error was seen
-	Done     bool // the end mark was seen
-	usage    Usage
-	hasUsage bool
-}
-
-// Add takes in the next chunk.
-func (t *Tally) Add(c Chunk) {
-	t.Chunks++
-	t.Content = t.Content || c.Kind == Content
-	t.Visible = t.Visible || c.Visible
-	t.Finished = t.Finished || c.Finish != nil
-	t.Failed = t.Failed || c.Kind == Failure
-	t.Done = t.Done || c.Kind == Done
-	if c.HasUsage && (!t.hasUsage || c.Usage.Input > 0 || c.Usage.Output > 0) {
-		t.usage, t.hasUsage = c.Usage, true
-	}
-}
-
-// Usage returns the last usage that the chunks gave. It is cumulative, so earlier ones
-// are not added; one that is all zeros does not replace another. A zero that can't be
-// is Unknown: there is no answer without input, and no content without output.
-func (t *Tally) Usage() Usage {
-	if !t.hasUsage {
-		return unknownUsage()
-	}
-	return t.usage.plausible(t.Content)
-}
-
+// plausible makes zeros that can't be Unknown: there is no answer without input, and no
+// content without output.
 func (u Usage) plausible(content bool) Usage {
 	if u.Input == 0 {
 		u.Input, u.Cached = Unknown, Unknown

@@ -28,7 +28,7 @@ const (
 // Event is one event of a stream. Its slices belong to the Reader or to the chunk:
 // they are valid until the next call of Next, Feed, Finish or Reset.
 type Event struct {
-	Type []byte // the event field; empty: none was sent (the standard's "message")
+	Type []byte // the event field; empty: none was sent (the standard's "message"); of an Oversize event, none before the limit
 	Data []byte // the data fields, joined with LF; nil when Oversize
 	ID   []byte // the stream's last id field, this event's or an earlier one's; empty: none
 	// End is the offset in the stream just past the line end that ended the event. Where
