@@ -39,7 +39,63 @@ func isHost(host string) bool {
 		_, err := netip.ParseAddr(host)
 		return err == nil
 	}
+	last := strings.TrimSuffix(host, ".")
+	last = last[strings.LastIndexByte(last, '.')+1:]
+	if strings.Trim(last, "0123456789") == "" {
+		// No domain ends in a number (RFC 3696 section 2), so an IPv4 address is meant.
+		_, err := netip.ParseAddr(host)
+		return err == nil
+	}
 	return len(host) <= 253 && hostname.MatchString(host)
+}
+
+// checkTarget accepts an address that is called: a host and a port that is not 0.
+func checkTarget(address string) error {
+	if err := checkAddress(address); err != nil {
+		return err
+	}
+	host, port, _ := net.SplitHostPort(address)
+	if host == "" {
+		return errors.New("expected a host before the port")
+	}
+	if port == "0" {
+		return errors.New("the port 0 can't be called")
+	}
+	return nil
+}
+
+var dnsName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?)*\.?$`)
+
+// checkName accepts a name that DNS can hold, with underscores as SRV records have them
+// (RFC 2782).
+func checkName(name string) error {
+	if len(name) > 253 || !dnsName.MatchString(name) {
+		return errors.New("expected labels of letters, digits, - and _ with dots between")
+	}
+	return nil
+}
+
+// checkPath accepts the path of a request, with a query where there is one.
+func checkPath(p string) error {
+	const most = 1024
+	u, err := url.Parse(p)
+	switch {
+	case !strings.HasPrefix(p, "/") || strings.HasPrefix(p, "//"):
+		return errors.New("expected one / at the start")
+	case len(p) > most:
+		return fmt.Errorf("it is longer than %d bytes", most)
+	case err != nil || u.Fragment != "" || strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return errors.New("it has characters that no request line carries")
+	}
+	return nil
+}
+
+// IsLoopback tells whether only this machine can call an address. One that is no
+// address counts as loopback: that mistake is reported by itself.
+func IsLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip, notIP := netip.ParseAddr(host)
+	return err != nil || strings.EqualFold(host, "localhost") || notIP == nil && ip.IsLoopback()
 }
 
 func isPort(port string) bool {

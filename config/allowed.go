@@ -16,8 +16,8 @@ import (
 //	>0..1000             the first excluded
 //	0s or 100ms..5m      one more value
 //	debug, info, warn    one of these words
-//	host:port            an address to listen on
-//	URL                  checked with the endpoints of its model
+//	host:port            a form, as forms lists them
+//	URL, PATH, SHA-256   checked where the file is read, or with what it belongs to
 func (k *checker) allowed(v reflect.Value, at path) {
 	for i := range v.NumField() {
 		f, tag := v.Field(i), v.Type().Field(i).Tag
@@ -31,16 +31,17 @@ func (k *checker) allowed(v reflect.Value, at path) {
 			for _, m := range f.Interface().(Models) {
 				k.allowed(reflect.ValueOf(m), in.key(m.Name))
 			}
+		case v.Type() == reflect.TypeFor[Model]() && f.Type() == reflect.TypeFor[Timeouts](): // timeouts checks what is a model's own
 		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
 			for i := range f.Len() {
 				k.allowed(f.Index(i), in.index(i))
 			}
 		case f.Kind() == reflect.Struct:
 			k.allowed(f, in)
-		case allowed == "" || allowed == "URL":
-		case allowed == "host:port":
-			if err := checkAddress(f.String()); err != nil {
-				k.add(in, "%s is no address to listen on: %v", quote(f.String()), err)
+		case allowed == "" || allowed == "URL" || allowed == filePath || allowed == "SHA-256":
+		case forms[allowed].check != nil:
+			if err := forms[allowed].check(f.String()); err != nil {
+				k.add(in, "%s is no %s: %v", quote(f.String()), forms[allowed].noun, err)
 			}
 		case strings.Contains(allowed, ".."):
 			if !inRange(f, allowed) {
@@ -51,6 +52,26 @@ func (k *checker) allowed(v reflect.Value, at path) {
 				k.add(in, "%s is not accepted%s", quote(f.String()), didYouMean(f.String(), words))
 			}
 		}
+	}
+}
+
+// forms are the allowed tags of texts that must have a form, and what has it.
+var forms = map[string]struct {
+	noun  string
+	check func(text string) error
+}{
+	"host:port": {"address to listen on", checkAddress},
+	"name:port": {"address to call", optional(checkTarget)},
+	"NAME":      {"name of a host", optional(checkName)},
+	"/path":     {"path of a request", optional(checkPath)},
+}
+
+func optional(check func(string) error) func(string) error {
+	return func(text string) error {
+		if text == "" {
+			return nil
+		}
+		return check(text)
 	}
 }
 

@@ -9,27 +9,39 @@
 package config
 
 import (
+	"slices"
 	"time"
-
-	"kvasir/selection/policy"
 )
 
 // The tags of the fields are the single source of the file's format: `config` is the
-// key, `allowed` the range or the words that are accepted. The reader, Validate and
-// docs/configuration.md follow them; the comments are the text of that document.
+// key, `allowed` the range, the words or the form that is accepted. The reader, Validate,
+// docs/configuration.md and schema.json follow them; the comments are the text of those
+// two.
 
 // Config is one whole file.
 type Config struct {
 	// Address on which clients call.
 	Listen string `config:"listen" allowed:"host:port"`
-	// Address of metrics, health and the pools' state, apart from the clients' one.
+	// HTTPS on listen, where cert and key are set.
+	TLS TLS `config:"tls"`
+	// Who may call.
+	Clients Clients `config:"clients"`
+	// Address of metrics, health, the pools' state and what changes it, apart from the clients' one.
 	Admin string `config:"admin" allowed:"host:port"`
+	// Bearer token of admin: env:NAME or file:PATH, relative to the configuration file. Needed where admin is not on loopback. /metrics, /healthz and /readyz stay open: monitoring and orchestrators rarely send tokens, and these show no text and change nothing.
+	AdminToken Secret `config:"admin_token"`
+	// Serve admin off loopback without a token, to whoever reaches it.
+	AdminOpen bool `config:"admin_open"`
+	// Reload when this file, or one that it names, changes. SIGHUP reloads in any case.
+	WatchFile bool `config:"watch_file"`
 	// Identity of this router among several; it staggers their scrapes. Empty: the host's name and the listen address.
 	Router string `config:"router"`
 	// Root of the randomness of ties and jitter. 0: taken from the clock at the start.
 	Seed uint64 `config:"seed"`
-	// Bounds on what is held in memory.
+	// Bounds on what is held at once.
 	Limits Limits `config:"limits"`
+	// How long the parts of a call may take.
+	Timeouts Timeouts `config:"timeouts"`
 	// Further attempts for a call whose first content has not been sent.
 	Retry Retry `config:"retry"`
 	// When an endpoint leaves the rotation.
@@ -48,9 +60,17 @@ type Config struct {
 	Log Log `config:"log"`
 	// The models that clients may ask for, by name. At least one.
 	Models Models `config:"models"`
+
+	files []string // that a file's reader met, sorted
 }
 
-// Limits bounds what is held in memory.
+// Files returns the files that the configuration's own file names: secrets,
+// certificates, keys, lists of endpoints. A reload that waits for changes watches them
+// beside that file. They are sorted, and paths as a program in the same folder opens
+// them. A configuration that was not read from a file has none.
+func (c *Config) Files() []string { return slices.Clone(c.files) }
+
+// Limits bounds what is held at once.
 type Limits struct {
 	// One request body.
 	Body Size `config:"body" allowed:"1KiB..1GiB"`
@@ -62,6 +82,24 @@ type Limits struct {
 	Event Size `config:"event" allowed:"1KiB..64MiB"`
 	// What is held back of one stream before its first content.
 	Preamble Size `config:"preamble" allowed:"1KiB..64MiB"`
+	// The headers of one request.
+	Headers Size `config:"headers" allowed:"4KiB..1MiB"`
+	// Open connections of clients; a further one waits to be accepted.
+	Connections int `config:"connections" allowed:"1..1000000"`
+}
+
+// Timeouts bounds the parts of a call, each by itself. 0 is no bound.
+type Timeouts struct {
+	// From sending a streamed call to its response header.
+	Header time.Duration `config:"header" allowed:"0s or 10ms..24h"`
+	// From sending a call to its first content.
+	FirstToken time.Duration `config:"first_token" allowed:"0s or 10ms..24h"`
+	// Between two contents of a stream; pings and comments don't count.
+	Progress time.Duration `config:"progress" allowed:"0s or 10ms..24h"`
+	// Without any byte of a stream.
+	Idle time.Duration `config:"idle" allowed:"0s or 10ms..24h"`
+	// The whole call, waits and further attempts included.
+	Total time.Duration `config:"total" allowed:"0s or 10ms..24h"`
 }
 
 // Retry bounds further attempts. After the first content there are none.
@@ -76,14 +114,38 @@ type Retry struct {
 	Backoff time.Duration `config:"backoff" allowed:"0s..10s"`
 	// Bound of that wait. At least backoff.
 	MaxBackoff time.Duration `config:"max_backoff" allowed:"0s..1m"`
+	// The longest Retry-After of an endpoint that is waited for where nobody else can answer.
+	MaxWait time.Duration `config:"max_wait" allowed:"0s..10m"`
 }
 
-// Health says when an endpoint leaves the rotation.
+// Health says when an endpoint leaves the rotation, for how long, and how it comes back.
 type Health struct {
 	// Consecutive failures before the first content that take an endpoint out.
 	Failures int `config:"failures" allowed:"1..1000"`
-	// How long it stays out before one call probes it.
+	// Share of failed calls within window that takes it out too. 0: never.
+	Ratio float64 `config:"ratio" allowed:"0..1"`
+	// What ratio looks back on.
+	Window time.Duration `config:"window" allowed:"1s..10m"`
+	// Fewest calls within window for ratio to count.
+	Volume int `config:"volume" allowed:"1..1000000"`
+	// How long it stays out before one call probes it; doubles with each probe that fails.
 	Ejection time.Duration `config:"ejection" allowed:"100ms..1h"`
+	// Bound of that. At least ejection.
+	MaxEjection time.Duration `config:"max_ejection" allowed:"100ms..24h"`
+	// Share of a pool's endpoints that doubtful evidence may take out: a ratio, a stall, refusals. Refused connections have no such bound.
+	MaxEjected float64 `config:"max_ejected" allowed:"0..1"`
+	// Without a sign of life for so long, while stall_calls wait for their first content, an endpoint is out. 0: never.
+	Stall time.Duration `config:"stall" allowed:"0s or 100ms..1h"`
+	// Calls that must wait for that.
+	StallCalls int `config:"stall_calls" allowed:"1..1000"`
+	// How long an endpoint that has no room, and names no time, is left alone.
+	Busy time.Duration `config:"busy" allowed:"0s..1m"`
+	// Bound of the time that it names with Retry-After.
+	MaxBusy time.Duration `config:"max_busy" allowed:"0s..1h"`
+	// How long a new or restarted endpoint takes to its full share. 0: it has it at once.
+	SlowStart time.Duration `config:"slow_start" allowed:"0s or 1s..1h"`
+	// Its share at the start.
+	SlowStartFloor float64 `config:"slow_start_floor" allowed:">0..1"`
 }
 
 // Prefix sizes the index of who holds which prefix.
@@ -116,6 +178,10 @@ type Client struct {
 	IdleTimeout time.Duration `config:"idle_timeout" allowed:"1s..1h"`
 	// One write to a client that does not read may take this long.
 	WriteTimeout time.Duration `config:"write_timeout" allowed:"100ms..1h"`
+	// Silence after which a streaming client that waits is sent a comment, so that nothing between takes the connection for dead. 0: never.
+	Heartbeat time.Duration `config:"heartbeat" allowed:"0s or 100ms..10m"`
+	// Speak HTTP/2 with clients that ask for it: with TLS by ALPN, without by prior knowledge.
+	HTTP2 bool `config:"http2"`
 }
 
 // Log is about the program's own log.
@@ -124,62 +190,4 @@ type Log struct {
 	Level string `config:"level" allowed:"debug, info, warn, error"`
 	// Write one line a call, without any text of prompt or answer.
 	Calls bool `config:"calls"`
-}
-
-// Models are a file's models in its order.
-type Models []Model
-
-// Model is a name that clients ask for, and who answers.
-type Model struct {
-	// The key in models: the name that clients ask for.
-	Name string
-	// Further names for the model. Unique over all models.
-	Aliases []string `config:"aliases"`
-	// Calls in flight for this model. 0: no bound of its own.
-	Calls int `config:"calls" allowed:"0..1000000"`
-	// Who answers, in order of preference; a later pool is used when the earlier has no endpoint in rotation.
-	Pools []Pool `config:"pools"`
-}
-
-// Pool is a set of endpoints that serve the same model and are interchangeable.
-type Pool struct {
-	// Unique within the model. A single pool is named default, several need a name each.
-	Name string `config:"name"`
-	// The name by which the endpoints know the model. Empty: the model's own name.
-	ServedAs string `config:"served_as"`
-	// What the endpoints are.
-	Engine string `config:"engine" allowed:"vllm"`
-	// The pool's endpoints: each a URL, or a mapping. At least one.
-	Endpoints []Endpoint `config:"endpoints"`
-	// How an endpoint is picked: a policy's name, or a mapping of its name and parameters.
-	Policy Policy `config:"policy"`
-	// What is read from the endpoints' metrics.
-	Signals Signals `config:"signals"`
-}
-
-// Endpoint is one address that can answer.
-type Endpoint struct {
-	// http or https, a host (IPv6 in brackets), a base path where there is one. A final /v1 and slashes are cut off.
-	URL string `config:"url" allowed:"URL"`
-	// Unique within the model; shown in metrics and answers. Empty: host:port and the base path.
-	Name string `config:"name"`
-	// Capacity relative to the pool's other endpoints.
-	Weight float64 `config:"weight" allowed:">0..1000"`
-	// Sent as bearer token: env:NAME or file:PATH, relative to the configuration file.
-	Key Secret `config:"key"`
-}
-
-// Policy is a selection rule with its parameters. Params is never nil in a Config
-// that Validate accepts.
-type Policy struct {
-	Name   string
-	Params policy.Params
-}
-
-// Signals says what is read from the endpoints' metrics.
-type Signals struct {
-	// Interval at which an endpoint's /metrics is read. 0: never.
-	Scrape time.Duration `config:"scrape" allowed:"0s or 100ms..5m"`
-	// An older value counts as unknown. 0: any age counts. At least scrape.
-	MaxAge time.Duration `config:"max_age" allowed:"0s or 100ms..1h"`
 }

@@ -1,12 +1,19 @@
 package config
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"flag"
 	"fmt"
+	"math/big"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,7 +26,8 @@ var update = flag.Bool("update", false, "rewrite the golden files and docs/confi
 // be seen.
 const canary = "CANARY-0123456789"
 
-// testEnv knows the variable KEY and the files testdata/key.txt, all holding canary.
+// testEnv knows the variable KEY and the file testdata/key.txt, which hold canary, some
+// that are no secrets, files of keys, and a certificate with its key.
 func testEnv() Env {
 	return Env{
 		Getenv: func(name string) string {
@@ -31,11 +39,41 @@ func testEnv() Env {
 				return []byte(canary + "\r\n"), nil
 			case filepath.Join("testdata", "empty.txt"):
 				return []byte("\n"), nil
+			case filepath.Join("testdata", "keys.txt"), filepath.Join("testdata", "wrong_keys.txt"):
+				return os.ReadFile(name)
+			case filepath.Join("testdata", "large.txt"):
+				return make([]byte, maxFile+3), nil
+			}
+			if pem, ok := testPEM()[filepath.Base(name)]; ok && filepath.Dir(name) == "testdata" {
+				return pem, nil
 			}
 			return nil, &os.PathError{Op: "open", Path: name, Err: os.ErrNotExist}
 		},
 	}
 }
+
+// testPEM returns cert.pem with its key.pem, and the key of another certificate.
+var testPEM = sync.OnceValue(func() map[string][]byte {
+	files := map[string][]byte{}
+	block := func(kind string, der []byte, err error) []byte {
+		if err != nil {
+			panic(err)
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+	}
+	for _, name := range []string{"other_key.pem", "key.pem"} {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			panic(err)
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		files[name] = block("PRIVATE KEY", der, err)
+		template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+		der, err = x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+		files["cert.pem"] = block("CERTIFICATE", der, err)
+	}
+	return files
+})
 
 func golden(t *testing.T, file, got string) {
 	t.Helper()
@@ -63,6 +101,9 @@ func TestParse_WhenFileIsBad_ReportsEveryMistake(t *testing.T) {
 			c, err := Load(file, testEnv())
 			if c != nil || err == nil {
 				t.Fatal("the file is accepted")
+			}
+			if strings.Contains(err.Error(), canary) {
+				t.Errorf("a secret is shown:\n%v", err)
 			}
 			golden(t, strings.TrimSuffix(file, ".yaml")+".golden", err.Error()+"\n")
 		})
@@ -92,13 +133,35 @@ func TestParse_WhenFileIsGood_AcceptsItAndChecksAgain(t *testing.T) {
 	}
 }
 
-// dump shows the models of a configuration, a line each thing.
+// dump shows a configuration's clients, TLS, files and models, a line each thing.
 func dump(c *Config) string {
 	var b strings.Builder
+	if c.TLS != (TLS{}) {
+		fmt.Fprintf(&b, "tls %+v\n", c.TLS)
+	}
+	if c.AdminToken.IsSet() || c.AdminOpen {
+		fmt.Fprintf(&b, "admin token %v open %v\n", c.AdminToken, c.AdminOpen)
+	}
+	for _, k := range c.Clients.Keys {
+		fmt.Fprintf(&b, "client %s %v\n", k.Name, k.SHA256)
+	}
+	for _, file := range c.Files() {
+		fmt.Fprintf(&b, "file %s\n", file)
+	}
 	for _, m := range c.Models {
 		fmt.Fprintf(&b, "model %q aliases %q calls %d\n", m.Name, m.Aliases, m.Calls)
+		if m.Timeouts != c.Timeouts {
+			fmt.Fprintf(&b, "  timeouts %+v\n", m.Timeouts)
+		}
 		for _, p := range m.Pools {
 			fmt.Fprintf(&b, "  pool %s served_as %q engine %s policy %s signals %v\n", p.Name, p.ServedAs, p.Engine, p.Policy.Name, p.Signals)
+			fmt.Fprintf(&b, "    %s probe %+v\n", p.Protocol, p.Probe)
+			if p.TLS.isSet() {
+				fmt.Fprintf(&b, "    tls %+v\n", p.TLS)
+			}
+			if p.Discover.IsSet() {
+				fmt.Fprintf(&b, "    discover %+v\n", p.Discover)
+			}
 			for _, e := range p.Endpoints {
 				fmt.Fprintf(&b, "    endpoint %s url %s weight %v key %v\n", e.Name, e.URL, e.Weight, e.Key)
 			}
@@ -123,7 +186,9 @@ func TestParse_WhenFileIsSmallest_TakesDefaults(t *testing.T) {
 	endpoint := DefaultEndpoint()
 	endpoint.URL, endpoint.Name = "http://h:1", "h:1"
 	pool.Name, pool.ServedAs, pool.Endpoints = "default", "a", []Endpoint{endpoint}
-	want.Models = Models{{Name: "a", Pools: []Pool{pool}}}
+	model := DefaultModel()
+	model.Name, model.Pools = "a", []Pool{pool}
+	want.Models = Models{model}
 	if !reflect.DeepEqual(c, &want) {
 		t.Errorf("got\n%+v\nwant\n%+v", c, &want)
 	}
@@ -156,97 +221,21 @@ models:
 	}
 }
 
-// other is, for every key outside models, a value that isn't its default.
-var other = map[string]string{
-	"listen": "'[::1]:80'", "admin": ":0", "router": "r1", "seed": "18446744073709551615",
-	"limits.body": "1KiB", "limits.buffered": "64MiB", "limits.calls": "1", "limits.event": "2048", "limits.preamble": "1MiB",
-	"retry.attempts": "0", "retry.ratio": "1", "retry.floor": "0.5", "retry.backoff": "0", "retry.max_backoff": "1m",
-	"health.failures": "1", "health.ejection": "1h",
-	"prefix.block": "64", "prefix.index": "64GiB", "prefix.speculative": "100ms",
-	"upstream.connect_timeout": "1s", "upstream.idle_timeout": "1s", "upstream.connections": "1",
-	"client.header_timeout": "1s", "client.body_timeout": "1s", "client.idle_timeout": "1s", "client.write_timeout": "1s",
-	"drain": "0s", "drain_delay": "5s", "log.level": "debug", "log.calls": "false",
-}
-
-// The same for the keys of one model, pool and endpoint. A model needs more than one
-// key to be valid, so each is a whole one.
-var otherModel = map[string]string{
-	"aliases":                "{aliases: [b], pools: [{endpoints: [http://h:1]}]}",
-	"pools.served_as":        "{pools: [{served_as: b, endpoints: [http://h:1]}]}",
-	"calls":                  "{calls: 1, pools: [{endpoints: [http://h:1]}]}",
-	"pools.name":             "{pools: [{name: b, endpoints: [http://h:1]}]}",
-	"pools.endpoints.url":    "{pools: [{endpoints: [{url: http://h:2, name: h:1}]}]}",
-	"pools.endpoints.name":   "{pools: [{endpoints: [{url: http://h:1, name: b}]}]}",
-	"pools.endpoints.weight": "{pools: [{endpoints: [{url: http://h:1, weight: 0.5}]}]}",
-	"pools.endpoints.key":    "{pools: [{endpoints: [{url: http://h:1, key: env:KEY}]}]}",
-	"pools.policy":           "{pools: [{endpoints: [http://h:1], policy: random}]}",
-	"pools.signals.scrape":   "{pools: [{endpoints: [http://h:1], signals: {scrape: 0}}]}",
-	"pools.signals.max_age":  "{pools: [{endpoints: [http://h:1], signals: {max_age: 0s}}]}",
-	"pools.engine":           "", // only one value is allowed
-}
-
-// leaves lists the values of a configuration by their keys.
-func leaves(v reflect.Value, in string, out map[string]any) {
-	for i := range v.NumField() {
-		f, name := v.Field(i), v.Type().Field(i).Tag.Get("config")
-		switch {
-		case name == "":
-		case f.Type() == reflect.TypeFor[Policy]() || f.Type() == reflect.TypeFor[Secret]():
-			out[in+name] = f.Interface()
-		case f.Kind() == reflect.Struct:
-			leaves(f, in+name+".", out)
-		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
-			for i := range f.Len() {
-				leaves(f.Index(i), in+name+".", out)
-			}
-		default:
-			out[in+name] = f.Interface()
-		}
-	}
-}
-
-// changed lists the keys whose values differ.
-func changed(a, b map[string]any) []string {
-	var keys []string
-	for key := range a {
-		if !reflect.DeepEqual(a[key], b[key]) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-func TestParse_EveryKeyHasItsEffectAndNoOther(t *testing.T) {
-	valuesOf := func(text string) map[string]any {
-		out := map[string]any{}
-		leaves(reflect.ValueOf(parse(t, text)).Elem(), "", out)
-		return out
-	}
-	const base = "models: {a: {pools: [{endpoints: [http://h:1]}]}}\n"
-	values := valuesOf(base)
-	if len(values) != len(other)+len(otherModel) {
-		t.Errorf("the file has %d keys, the tables %d", len(values), len(other)+len(otherModel))
-	}
-	for key := range values {
-		var text string
-		if modelKey, ok := strings.CutPrefix(key, "models."); ok {
-			model, ok := otherModel[modelKey]
-			if !ok {
-				t.Errorf("no other value for %s", key)
-			}
-			if model == "" {
-				continue
-			}
-			text = "models: {a: " + model + "}"
-		} else {
-			section, name, nested := strings.Cut(key, ".")
-			text = fmt.Sprintf("%s%s: %s\n", base, section, other[key])
-			if nested {
-				text = fmt.Sprintf("%s%s: {%s: %s}\n", base, section, name, other[key])
-			}
-		}
-		if got := changed(values, valuesOf(text)); !reflect.DeepEqual(got, []string{key}) {
-			t.Errorf("%s\nchanges %v, want %s alone", text, got, key)
+func TestParse_WhenOthersReachTheAddress_OneWordOfWhoMayCallIsEnough(t *testing.T) {
+	const models = "models: {a: [http://h:1]}\n"
+	for text, where := range map[string]string{
+		"listen: :80": "listen", "listen: :80\nclients: {anonymous: false, keys: [], keys_file: ''}": "listen", "listen: :80\ntls: {cert: cert.pem, key: key.pem}": "listen",
+		"listen: :80\nclients: {anonymous: true}":                                             "",
+		"listen: :80\nclients: {keys: [{name: a, sha256: " + strings.Repeat("a0", 32) + "}]}": "",
+		"listen: :80\nclients: {keys_file: keys.txt}":                                         "",
+		"listen: :80\ntls: {cert: cert.pem, key: key.pem, client_ca: cert.pem}":               "",
+		"listen: localhost:80": "", "admin: :80": "admin", "admin: :80\nadmin_open: false": "admin",
+		"admin: :80\nadmin_open: true": "", "admin: :80\nadmin_token: env:KEY": "", "admin: localhost:80": "",
+	} {
+		_, err := Parse("testdata/x.yaml", []byte(models+text), testEnv())
+		ps, _ := err.(Problems)
+		if where == "" && err != nil || where != "" && (len(ps) != 1 || ps[0].Path != where) {
+			t.Errorf("%s\ngot %v, want one problem at %q", text, err, where)
 		}
 	}
 }
@@ -294,7 +283,7 @@ func TestParse_ModelsKeepTheFilesOrder(t *testing.T) {
 func TestValidate_WhenBuiltInCode_NamesTheField(t *testing.T) {
 	c := Default()
 	c.Drain = -time.Second
-	c.Models = Models{{Name: "a", Pools: []Pool{{Engine: "vllm", Policy: Policy{Name: "random"}}}}}
+	c.Models = Models{{Name: "a", Timeouts: Timeouts{Header: -1}, Pools: []Pool{{Engine: "vllm", Policy: Policy{Name: "random"}}}}}
 	ps, ok := c.Validate().(Problems)
 	if !ok {
 		t.Fatal("accepted")
@@ -306,7 +295,7 @@ func TestValidate_WhenBuiltInCode_NamesTheField(t *testing.T) {
 			t.Errorf("%v has a position", p)
 		}
 	}
-	for _, want := range []string{"drain", "models.a.pools[0].served_as", "models.a.pools[0].name", "models.a.pools[0].endpoints", "models.a.pools[0].policy"} {
+	for _, want := range []string{"drain", "models.a.pools[0].served_as", "models.a.pools[0].name", "models.a.pools[0].endpoints", "models.a.pools[0].policy", "models.a.timeouts.header"} {
 		if !got[want] {
 			t.Errorf("no problem at %s; got:\n%v", want, ps)
 		}

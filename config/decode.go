@@ -17,14 +17,20 @@ type decoder struct {
 	file     string
 	env      Env
 	problems Problems
-	dropped  int              // problems beyond maxProblems
-	places   map[string]place // by canonical path: where a value stands in the file
-	failed   map[string]bool  // by canonical path: reported, so its value means nothing
-	meant    map[string]bool  // by canonical path: what an unknown key seems to mean
+	dropped  int               // problems beyond maxProblems
+	places   map[string]place  // by canonical path: where a value stands in the file
+	failed   map[string]bool   // by canonical path: reported, so its value means nothing
+	meant    map[string]bool   // by canonical path: what an unknown key seems to mean
+	hidden   bool              // what is read may be a secret, so messages show nothing of it
+	files    []string          // that the configuration names
+	contents map[string][]byte // of those that were read
+	timeouts *Timeouts         // the router's, which its models start with
+	later    []func()          // what needs the rest of the file to be read first
 }
 
 // place is where a value stands, and the path that leads there as the file nests it.
 type place struct {
+	file         string
 	line, column int
 	shown        path
 }
@@ -73,12 +79,16 @@ func names(fields []field) []string {
 // maxProblems bounds the report on a hostile file.
 const maxProblems = 1000
 
-func (d *decoder) reportAt(line, column int, shown path, message string) {
+func (d *decoder) report(p place, message string) {
 	if len(d.problems) == maxProblems {
 		d.dropped++
 		return
 	}
-	d.problems = append(d.problems, Problem{d.file, line, column, shown.String(), message})
+	d.problems = append(d.problems, Problem{p.file, p.line, p.column, p.shown.String(), message})
+}
+
+func (d *decoder) reportAt(line, column int, shown path, message string) {
+	d.report(place{d.file, line, column, shown}, message)
 }
 
 // fail reports that the value at w is wrong, once, and keeps what follows from it
@@ -89,7 +99,7 @@ func (d *decoder) fail(n *yaml.Node, w where, format string, args ...any) {
 }
 
 func (d *decoder) mark(w where, n *yaml.Node) {
-	d.places[w.canon.id()] = place{n.Line, n.Column, w.shown}
+	d.places[w.canon.id()] = place{d.file, n.Line, n.Column, w.shown}
 }
 
 // value decodes n into dst. What n doesn't say stays as it is in dst.
@@ -110,6 +120,8 @@ func (d *decoder) value(dst reflect.Value, allowed string, n *yaml.Node, at wher
 	default:
 		if expected, ok := setScalar(dst, n); !ok {
 			d.mismatch(n, at, expected, allowed)
+		} else if allowed == filePath {
+			d.refer(dst, n, at)
 		}
 	}
 }
@@ -118,7 +130,7 @@ func (d *decoder) mismatch(n *yaml.Node, at where, expected, allowed string) {
 	if allowed != "" {
 		expected += " (allowed: " + allowed + ")"
 	}
-	d.fail(n, at, "expected %s, got %s", expected, describe(n))
+	d.fail(n, at, "expected %s, got %s", expected, d.describe(n))
 }
 
 func (d *decoder) list(dst reflect.Value, n *yaml.Node, at where) {
@@ -157,7 +169,7 @@ func (d *decoder) fields(n *yaml.Node, at where, fields []field) {
 // not reported as missing on top.
 func (d *decoder) unknown(key *yaml.Node, at where, fields []field) {
 	known := names(fields)
-	d.reportAt(key.Line, key.Column, at.shown, "unknown key "+quote(key.Value)+didYouMean(key.Value, known))
+	d.reportAt(key.Line, key.Column, at.shown, "unknown key"+d.name(key)+didYouMean(key.Value, known))
 	if i := slices.Index(known, nearest(key.Value, known)); i >= 0 {
 		d.meant[fields[i].in.key(fields[i].name).id()] = true
 	}
@@ -172,10 +184,10 @@ func (d *decoder) entries(n *yaml.Node, at where, each func(key, value *yaml.Nod
 		switch before := first[key.Value]; {
 		case key.Kind == yaml.AliasNode || isMerge(key): // refuse has reported it
 		case key.Kind != yaml.ScalarNode || key.Tag != strTag:
-			d.reportAt(key.Line, key.Column, at.shown, "expected a text as key, got "+describe(key))
+			d.reportAt(key.Line, key.Column, at.shown, "expected a text as key, got "+d.describe(key))
 		case before != nil:
 			d.reportAt(key.Line, key.Column, at.shown,
-				fmt.Sprintf("the key %s is here twice, first in line %d", quote(key.Value), before.Line))
+				fmt.Sprintf("the key%s is here twice, first in line %d", d.name(key), before.Line))
 		default:
 			first[key.Value] = key
 			each(key, value)
@@ -257,9 +269,19 @@ func parseFloat(text string) (float64, bool) {
 	return v, err == nil && strings.Trim(text, "0123456789+-.eE") == "" && !math.IsInf(v, 0)
 }
 
+// name returns a mapping's key for a message, after a space.
+func (d *decoder) name(key *yaml.Node) string {
+	if d.hidden {
+		return ""
+	}
+	return " " + quote(key.Value)
+}
+
 // describe says what a node is, in words for a message.
-func describe(n *yaml.Node) string {
+func (d *decoder) describe(n *yaml.Node) string {
 	switch {
+	case d.hidden && n.Kind == yaml.ScalarNode:
+		return "something else, which is not shown"
 	case n.Kind == yaml.MappingNode:
 		return "a mapping"
 	case n.Kind == yaml.SequenceNode:

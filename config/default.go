@@ -14,14 +14,25 @@ import (
 // those have no default.
 func Default() Config {
 	return Config{
-		Listen: "127.0.0.1:8080",
-		Admin:  "127.0.0.1:9090",
+		Listen:    "127.0.0.1:8080",
+		Admin:     "127.0.0.1:9090",
+		WatchFile: true,
 		Limits: Limits{
 			Body:     32 * MiB,
 			Buffered: 1 * GiB,
 			Calls:    8192,
 			Event:    1 * MiB,
 			Preamble: 256 * KiB,
+
+			Headers:     64 * KiB,
+			Connections: 16384,
+		},
+		Timeouts: Timeouts{
+			Header:     30 * time.Second,
+			FirstToken: 2 * time.Minute,
+			Progress:   time.Minute,
+			Idle:       time.Minute,
+			Total:      time.Hour,
 		},
 		Retry:  Retry(attempt.Default()),
 		Health: Health(health.Default()),
@@ -40,11 +51,17 @@ func Default() Config {
 			BodyTimeout:   60 * time.Second,
 			IdleTimeout:   120 * time.Second,
 			WriteTimeout:  60 * time.Second,
+			Heartbeat:     15 * time.Second,
+			HTTP2:         true,
 		},
 		Drain: 30 * time.Second,
 		Log:   Log{Level: "info", Calls: true},
 	}
 }
+
+// DefaultModel returns a model without name and pools, as one of a file starts whose
+// router has the timeouts of Default.
+func DefaultModel() Model { return Model{Timeouts: Default().Timeouts} }
 
 // DefaultPool returns a pool without name and endpoints, as a file's pool starts.
 func DefaultPool() Pool {
@@ -52,6 +69,10 @@ func DefaultPool() Pool {
 		Engine:  "vllm",
 		Policy:  Policy{Name: "cache-aware"},
 		Signals: Signals{Scrape: time.Second, MaxAge: 10 * time.Second},
+
+		Discover: DefaultDiscover(),
+		Probe:    Probe{Interval: 5 * time.Second, Timeout: 2 * time.Second, Failures: 3},
+		Protocol: "http1",
 	}
 	if rule, ok := policy.Lookup(p.Policy.Name); ok {
 		p.Policy.Params = rule.Params()
@@ -61,3 +82,6 @@ func DefaultPool() Pool {
 
 // DefaultEndpoint returns an endpoint without URL and name, as a file's starts.
 func DefaultEndpoint() Endpoint { return Endpoint{Weight: 1} }
+
+// DefaultDiscover returns what finds no endpoints, as a file's discover starts.
+func DefaultDiscover() Discover { return Discover{Interval: 5 * time.Second, Scheme: "http"} }

@@ -30,6 +30,10 @@ func FuzzConfig(f *testing.F) {
 			if err := c.Validate(); err != nil {
 				t.Errorf("accepted, but Validate says:\n%v", err)
 			}
+			// The schema doesn't know negative zeros.
+			if err := againstSchema(t, data); err != nil && !bytes.Contains(data, []byte("-0")) {
+				t.Errorf("accepted, but the schema says:\n%v", err)
+			}
 			shown = fmt.Sprintf("%+v %s", c, dump(c))
 		} else {
 			ps, ok := err.(Problems)
@@ -50,6 +54,9 @@ func checkProblems(t *testing.T, ps Problems, data []byte) {
 	t.Helper()
 	lines := strings.Split(string(data), "\n")
 	for _, p := range ps {
+		if p.File != "testdata/x.yaml" && p.Line > 0 && p.Message != "" {
+			continue // of a file that data names
+		}
 		if p.Line < 1 || p.Line > len(lines) {
 			t.Errorf("%v: the file has %d lines", p, len(lines))
 			continue
@@ -62,6 +69,9 @@ func checkProblems(t *testing.T, ps Problems, data []byte) {
 		}
 	}
 	if !slices.IsSortedFunc(ps, func(a, b Problem) int {
+		if a.File != b.File {
+			return strings.Compare(a.File, b.File)
+		}
 		if a.Line != b.Line {
 			return a.Line - b.Line
 		}

@@ -5,18 +5,19 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// Env is what a configuration may read beside its own file: secrets. The zero Env
-// reads the process's environment and its files.
+// Env is what a configuration may read beside its own file: secrets, and the files that
+// it names. The zero Env reads the process's environment and its files.
 type Env struct {
 	Getenv   func(name string) string          // nil: os.Getenv
 	ReadFile func(name string) ([]byte, error) // nil: a file of the machine, bounded
 
 	// SkipSecrets leaves secrets unresolved: their form is checked, but no variable
-	// and no file is read, and Reveal returns "".
+	// and no file is read, Reveal returns "", and the keys of keys_file are missing.
 	SkipSecrets bool
 }
 
@@ -29,7 +30,7 @@ func (e Env) getenv(name string) string {
 
 func (e Env) readFile(name string) ([]byte, error) {
 	if e.ReadFile == nil {
-		return readBounded(name, maxSecret)
+		return readBounded(name, maxFile)
 	}
 	return e.ReadFile(name)
 }
@@ -45,11 +46,16 @@ func Load(path string, env Env) (*Config, error) {
 }
 
 // Parse reads a configuration from data. name is the file's name: problems show it,
-// and secrets in files are relative to its folder. What data doesn't say is as in
-// Default, DefaultPool and DefaultEndpoint. The error is of type Problems.
+// and the files that it names are relative to its folder. What data doesn't say is as
+// in Default, DefaultPool, DefaultDiscover and DefaultEndpoint. The error is of type
+// Problems.
 func Parse(name string, data []byte, env Env) (*Config, error) {
-	d := &decoder{file: name, env: env, places: map[string]place{}, failed: map[string]bool{}, meant: map[string]bool{}}
 	c := Default()
+	d := &decoder{
+		file: name, env: env, timeouts: &c.Timeouts,
+		places: map[string]place{}, failed: map[string]bool{}, meant: map[string]bool{},
+		contents: map[string][]byte{},
+	}
 	root, problems := parseYAML(data)
 	for _, p := range problems {
 		d.reportAt(p.Line, p.Column, nil, p.Message)
@@ -58,6 +64,8 @@ func Parse(name string, data []byte, env Env) (*Config, error) {
 		d.config(&c, root)
 	}
 	if len(d.problems) == 0 {
+		slices.Sort(d.files)
+		c.files = slices.Compact(d.files)
 		return &c, nil
 	}
 	d.problems.sort()
@@ -73,11 +81,14 @@ func (d *decoder) config(c *Config, root *yaml.Node) {
 	d.mark(where{}, root)
 	d.refuse(root)
 	d.value(reflect.ValueOf(c).Elem(), "", root, where{})
+	for _, do := range d.later {
+		do()
+	}
+	d.keysFile(&c.Clients)
 	c.complete()
-	for _, f := range c.findings() {
+	for _, f := range append(c.findings(), d.certificates(c)...) {
 		if !d.isReported(f.at) {
-			p := d.placeOf(f.at)
-			d.reportAt(p.line, p.column, p.shown, f.message)
+			d.report(d.placeOf(f.at), f.message)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems are all mistakes of a configuration, sorted by position. It is the type of
+// Problems are all mistakes of a configuration, sorted by file and position. It is the type of
 // the error that Load, Parse and Validate return for a configuration that is wrong.
 type Problems []Problem
 
@@ -54,6 +54,7 @@ func (ps Problems) Error() string {
 func (ps Problems) sort() {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
 		return cmp.Or(
+			strings.Compare(a.File, b.File),
 			cmp.Compare(a.Line, b.Line),
 			cmp.Compare(a.Column, b.Column),
 			strings.Compare(a.Path, b.Path),

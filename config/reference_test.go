@@ -46,6 +46,7 @@ func reference(t *testing.T) string {
 	}
 	b.WriteString("\n## Keys\n")
 	table("The router", "", Default())
+	table("A client's key: `clients.keys[].…`", "", ClientKey{})
 	table("A model: `models.NAME.…`", "", Model{})
 	table("A pool: `pools[].…`", "", DefaultPool())
 	table("An endpoint: `endpoints[].…`", "", DefaultEndpoint())
@@ -69,6 +70,10 @@ func rows(b *strings.Builder, prefix string, v reflect.Value, comments map[strin
 		if !ok {
 			continue
 		}
+		if inherited := v.Type() == reflect.TypeFor[Model]() && f.Type == reflect.TypeFor[Timeouts](); inherited {
+			fmt.Fprintf(b, "| `%s%s.…` | as in `timeouts` | as there | %s |\n", prefix, name, comments[v.Type().Name()+"."+f.Name])
+			continue
+		}
 		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeFor[Policy]() && f.Type != reflect.TypeFor[Secret]() {
 			rows(b, prefix+name+".", v.Field(i), comments)
 			continue
@@ -84,7 +89,7 @@ func defaultText(v reflect.Value) string {
 		return x.Name
 	case string:
 		return x
-	case Secret:
+	case Secret, KeyHash:
 		return ""
 	case time.Duration:
 		return showDuration(x)
@@ -105,28 +110,30 @@ func code(text string) string {
 // fieldComments returns the comments of this package's structs as Struct.Field.
 func fieldComments(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
 	comments := map[string]string{}
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.TypeSpec)
-		if !ok {
-			return true
+	for _, name := range []string{"config.go", "model.go", "access.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
 		}
-		structure, ok := spec.Type.(*ast.StructType)
-		if !ok {
-			return true
-		}
-		for _, f := range structure.Fields.List {
-			text := strings.Join(strings.Fields(f.Doc.Text()), " ")
-			if f.Tag != nil && text == "" {
-				t.Errorf("%s.%s has no comment", spec.Name, f.Names[0])
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
 			}
-			comments[spec.Name.Name+"."+f.Names[0].Name] = text
-		}
-		return true
-	})
+			structure, ok := spec.Type.(*ast.StructType)
+			if !ok {
+				return true
+			}
+			for _, f := range structure.Fields.List {
+				text := strings.Join(strings.Fields(f.Doc.Text()), " ")
+				if f.Tag != nil && text == "" {
+					t.Errorf("%s.%s has no comment", spec.Name, f.Names[0])
+				}
+				comments[spec.Name.Name+"."+f.Names[0].Name] = text
+			}
+			return true
+		})
+	}
 	return comments
 }

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -77,12 +74,16 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func (s *Secret) decode(d *decoder, n *yaml.Node, at where) {
 	kind, name, _ := strings.Cut(n.Value, ":")
+	*s = NewSecret("") // whatever is wrong with it, one is meant
 	known := kind == "env" && envName.MatchString(name) || kind == "file" && name != ""
 	if n.Kind != yaml.ScalarNode || n.Tag != strTag || !known {
 		d.fail(n, at, "%s", secretForms)
 		return
 	}
-	*s = NewSecret("")
+	if kind == "file" {
+		name = d.beside(name)
+		d.files = append(d.files, name)
+	}
 	if d.env.SkipSecrets {
 		return
 	}
@@ -104,15 +105,9 @@ func (d *decoder) resolve(kind, name string) (string, error) {
 			return "", errors.New("the environment variable is not set or is empty")
 		}
 	} else {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(filepath.Dir(d.file), name)
-		}
-		data, err := d.env.readFile(name)
-		if pathError, ok := errors.AsType[*fs.PathError](err); ok {
-			err = pathError.Err // the path is in the message already
-		}
+		data, err := d.read(name, maxSecret)
 		if err != nil {
-			return "", fmt.Errorf("cannot read the file: %w", err)
+			return "", err
 		}
 		if value = strings.TrimRight(string(data), "\r\n"); value == "" {
 			return "", errors.New("the file is empty")
@@ -126,19 +121,4 @@ func (d *decoder) resolve(kind, name string) (string, error) {
 		return "", errors.New("the value has spaces or characters that no header carries")
 	}
 	return value, nil
-}
-
-// readBounded reads a file of at most a few bytes more than limit.
-func readBounded(name string, limit Size) ([]byte, error) {
-	// To open a named pipe waits for somebody to write to it, for ever and deaf to signals.
-	// Those that a shell makes are in /dev and have their writer.
-	if info, err := os.Stat(name); err == nil && info.Mode()&fs.ModeNamedPipe != 0 && !strings.HasPrefix(name, "/dev/") {
-		return nil, errors.New("a named pipe, not a file")
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, int64(limit)+2))
 }

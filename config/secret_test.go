@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,6 +104,67 @@ func TestParse_Secrets(t *testing.T) {
 		if got := err.Error(); !strings.Contains(got, test.problem) || !strings.HasPrefix(got, "testdata/x.yaml:4:12: models.a[0].key: ") || strings.Contains(got, canary) {
 			t.Errorf("%s: got %s", test.text, got)
 		}
+	}
+}
+
+func TestParse_ReadsEachFileOnce(t *testing.T) {
+	read := map[string]int{}
+	env := testEnv()
+	inner := env.ReadFile
+	env.ReadFile = func(name string) ([]byte, error) { read[name]++; return inner(name) }
+	text := "tls: {cert: cert.pem, key: key.pem, client_ca: cert.pem}\nclients: {keys_file: keys.txt}\n" +
+		"models: {a: [{url: http://h, key: file:key.txt}, {url: http://i, key: file:key.txt}]}"
+	if _, err := Parse("testdata/x.yaml", []byte(text), env); err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range read {
+		if n != 1 {
+			t.Errorf("%s is read %d times", name, n)
+		}
+	}
+	if len(read) != 4 {
+		t.Errorf("%d files are read, want 4", len(read))
+	}
+}
+
+func TestParse_WhenTheKeysFileIsBlank_LetsNobodyIn(t *testing.T) {
+	for _, blank := range []string{"", "\n", "# nobody\n\n  # at all", "[]\n"} {
+		env := Env{ReadFile: func(string) ([]byte, error) { return []byte(blank), nil }}
+		c, err := Parse("x.yaml", []byte("listen: :80\nclients: {keys_file: keys}\nmodels: {a: [http://h]}"), env)
+		if err != nil || len(c.Clients.Keys) != 0 {
+			t.Errorf("%q: got %v, want no keys", blank, err)
+		}
+	}
+}
+
+func TestParse_WhenSecretsAreSkipped_ReadsNoFile(t *testing.T) {
+	env := Env{
+		SkipSecrets: true,
+		ReadFile:    func(name string) ([]byte, error) { t.Errorf("the file %s is read", name); return nil, nil },
+	}
+	text := `
+listen: :443
+tls: {cert: c, key: /k, client_ca: ca}
+clients: {keys_file: keys}
+admin_token: file:../token
+models:
+  a: {endpoints: [{url: https://h, key: file:token}, {url: https://i, key: file:token}], tls: {ca: ca, cert: c, key: ./k}}
+  b: {discover: {file: list, key: env:NONE}}
+`
+	c, err := Parse("dir/x.yaml", []byte(text), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"/k", "dir/c", "dir/ca", "dir/k", "dir/keys", "dir/list", "dir/token", "token"}
+	if got := c.Files(); !slices.Equal(got, want) {
+		t.Errorf("it names the files %q, want %q", got, want)
+	}
+	if c.TLS != (TLS{"dir/c", "/k", "dir/ca"}) || c.Clients.KeysFile != "dir/keys" || c.Models[1].Pools[0].Discover.File != "dir/list" {
+		t.Errorf("paths are not as a program beside opens them: %+v", c)
+	}
+	c.Files()[0] = "changed"
+	if c.Files()[0] != "/k" {
+		t.Error("whoever asks for the files can change them")
 	}
 }
 

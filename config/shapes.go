@@ -19,13 +19,16 @@ func (m *Models) decode(d *decoder, n *yaml.Node, at where) {
 		d.mismatch(n, at, "a mapping from model names to models", "")
 		return
 	}
-	d.entries(n, at, func(key, value *yaml.Node) {
-		w := at.key(key.Value)
-		d.mark(w, key)
-		d.mark(where{w.canon.key("name"), w.shown}, key)
-		model := Model{Name: key.Value}
-		d.value(reflect.ValueOf(&model).Elem(), "", value, w)
-		*m = append(*m, model)
+	// The router's timeouts, which a model starts with, may stand below the models.
+	d.later = append(d.later, func() {
+		d.entries(n, at, func(key, value *yaml.Node) {
+			w := at.key(key.Value)
+			d.mark(w, key)
+			d.mark(where{w.canon.key("name"), w.shown}, key)
+			model := Model{Name: key.Value, Timeouts: *d.timeouts}
+			d.value(reflect.ValueOf(&model).Elem(), "", value, w)
+			*m = append(*m, model)
+		})
 	})
 }
 
@@ -75,6 +78,18 @@ func keysAmong(n *yaml.Node, names []string) []*yaml.Node {
 func (p *Pool) decode(d *decoder, n *yaml.Node, at where) {
 	*p = DefaultPool()
 	d.fields(n, at, fieldsOf(p, at.canon))
+}
+
+func (s *Discover) decode(d *decoder, n *yaml.Node, at where) {
+	*s = DefaultDiscover()
+	d.fields(n, at, fieldsOf(s, at.canon))
+	// Who has endpoints found need not list any: a mistake in here is reported once.
+	pool := at.canon[:len(at.canon)-1]
+	d.meant[pool.key("endpoints").id()] = true
+	reported := func(key string) bool { return d.isReported(at.canon.key(key)) }
+	if !s.IsSet() && !slices.ContainsFunc([]string{"dns", "srv", "file"}, reported) {
+		d.report(d.placeOf(at.canon), "missing: one of dns, srv and file")
+	}
 }
 
 func (e *Endpoint) decode(d *decoder, n *yaml.Node, at where) {

@@ -63,7 +63,7 @@ func (s *search) readable(n int) bool {
 func locateSyntaxError(data []byte) int {
 	reader := &dropwise{data: data}
 	_, _ = readDocuments(reader) // fails, or there were nothing to locate
-	s := &search{data, int(2*MiB) + 2*len(data)}
+	s := &search{data, int(MiB) + len(data)}
 
 	ends := []int{0} // of the lines, up to the one that the library did not get beyond
 	for i, b := range data[:reader.taken] {
@@ -76,7 +76,7 @@ func locateSyntaxError(data []byte) int {
 	if line+1 < len(ends) {
 		after = ends[line+1]
 	}
-	s.budget = max(s.budget, 0) + int(MiB) + 2*len(data)
+	s.budget = max(s.budget, 0) + int(MiB)
 	for n := after; n > ends[line]; n-- {
 		if s.readable(n) {
 			return n

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -51,15 +52,81 @@ func TestShowDuration_CanBeReadBack(t *testing.T) {
 }
 
 func TestCheckAddress(t *testing.T) {
-	for _, good := range []string{":8080", "0.0.0.0:80", "127.0.0.1:0", "localhost:65535", "[::]:80", "[::1]:80", "[fe80::1%eth0]:80", "a.b-c.example.:80"} {
+	for _, good := range []string{":8080", "0.0.0.0:80", "127.0.0.1:0", "localhost:65535", "[::]:80", "[::1]:80", "[fe80::1%eth0]:80", "a.b-c.example.:80", "1.example:80", "10.0.0.1e:80"} {
 		if err := checkAddress(good); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
-	for _, bad := range []string{"", "8080", "localhost", "::1:80", "[::1]", "h:65536", "h:-1", "h:http", "h:08", "h:", "a b:80", "[1::2::3]:80", "h:80:80", "http://h:80"} {
+	for _, bad := range []string{"", "8080", "localhost", "::1:80", "[::1]", "h:65536", "h:-1", "h:http", "h:08", "h:", "a b:80", "[1::2::3]:80", "h:80:80", "http://h:80", "999.1.1.1:80", "1.2.3:80", "1.2.3.4.5:80", "010.0.0.1:80", "127.0.0.1.:80", "a.1:80", "8080:80"} {
 		if err := checkAddress(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
+	}
+}
+
+func TestForms(t *testing.T) {
+	tests := []struct {
+		form      string
+		good, bad []string
+	}{
+		{"name:port", []string{"", "h:1", "10.0.0.1:53", "[::1]:53", "vllm.ns.svc.:65535"}, []string{"h", ":1", "h:0", "h:65536", "::1:53", "999.1.1.1:53"}},
+		{"NAME", []string{"", "h", "_http._tcp.vllm.ns.svc.cluster.local.", "a-b", "A1"}, []string{".", "a..b", "-a", "a-", "a b", "a:1", "ä", strings.Repeat("a.", 127) + "a"}},
+		{"/path", []string{"", "/", "/health", "/a?b=c%20d", "/a//b"}, []string{"health", "//h", "/a b", "/ä", "/a#b", "/%zz", "http://h/a", "/" + strings.Repeat("a", 1024)}},
+	}
+	for _, test := range tests {
+		for _, good := range test.good {
+			if err := forms[test.form].check(good); err != nil {
+				t.Errorf("%s: %q: %v", test.form, good, err)
+			}
+		}
+		for _, bad := range test.bad {
+			if forms[test.form].check(bad) == nil {
+				t.Errorf("%s: %q is accepted", test.form, bad)
+			}
+		}
+	}
+}
+
+func TestIsLoopback(t *testing.T) {
+	for address, want := range map[string]bool{
+		"127.0.0.1:80": true, "127.9.9.9:80": true, "[::1]:80": true, "localhost:80": true, "LOCALHOST:0": true, "[::ffff:127.0.0.1]:80": true,
+		":80": false, "0.0.0.0:80": false, "[::]:80": false, "10.0.0.1:80": false, "localhost.example:80": false, "h:80": false, "[fe80::1%lo]:80": false,
+		"no address": true, // another mistake
+	} {
+		if got := IsLoopback(address); got != want {
+			t.Errorf("%s: %v, want %v", address, got, want)
+		}
+	}
+}
+
+func TestTooDeep_CountsWhatNestsAlone(t *testing.T) {
+	open, shut := strings.Repeat("[{a: ", maxDepth/2), strings.Repeat("}]", maxDepth/2)
+	for _, text := range []string{
+		open + shut, open + "\n" + shut + open + shut, strings.Repeat(open+shut+",", 3),
+		"# " + open + open, "a: 1 # " + open + open + "\nb: " + open + shut, "a: '" + open + "''" + open + "'", `"` + open + `\"` + open + `"`,
+		open + "'['" + shut, open + `"["` + shut, strings.Repeat("]", 100), "'" + open + open, "it's " + shut,
+	} {
+		if at, deep := tooDeep([]byte(text)); deep {
+			t.Errorf("refused at %d: %s", at, text)
+		}
+	}
+	for _, text := range []string{
+		open + "[" + shut, open + "{" + shut, "a: #\n" + open + "[", "a#: " + open + "[", "it's: " + open + "[", "'': " + open + "[", `"\\": ` + open + "[", "]]}} " + open + "[",
+	} {
+		want := strings.Index(text, open) + len(open)
+		if at, deep := tooDeep([]byte(text)); !deep || at != want {
+			t.Errorf("%s: refused %v at %d, want at %d", text, deep, at, want)
+		}
+	}
+}
+
+func TestKeyHash_ShowsItsBeginningAlone(t *testing.T) {
+	h := HashKey("kv_x")
+	if got := fmt.Sprintf("%v %s %+v", h, h, ClientKey{"a", h}); strings.Contains(got, h.Hex()[:9]) || !strings.Contains(got, h.Hex()[:8]) {
+		t.Errorf("shown as %s, want no more than %s", got, h.Hex()[:8])
+	}
+	if got := (KeyHash{}).String(); got != "" {
+		t.Errorf("none is shown as %q", got)
 	}
 }
 

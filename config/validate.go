@@ -42,18 +42,21 @@ func (k *checker) add(at path, format string, args ...any) {
 func (c *Config) findings() []finding {
 	k := &checker{}
 	k.allowed(reflect.ValueOf(c).Elem(), nil)
-	atLeast(k, path{}.key("limits").key("buffered"), c.Limits.Buffered, "body + preamble", c.Limits.Body+c.Limits.Preamble)
-	atLeast(k, path{}.key("retry").key("max_backoff"), c.Retry.MaxBackoff, "backoff", c.Retry.Backoff)
+	top := path{}
+	atLeast(k, top.key("limits").key("buffered"), c.Limits.Buffered, "body + preamble", c.Limits.Body+c.Limits.Preamble)
+	atLeast(k, top.key("retry").key("max_backoff"), c.Retry.MaxBackoff, "backoff", c.Retry.Backoff)
+	atLeast(k, top.key("health").key("max_ejection"), c.Health.MaxEjection, "ejection", c.Health.Ejection)
 	if c.Prefix.Block%4 != 0 {
-		k.add(path{}.key("prefix").key("block"), "%d is not a multiple of 4", c.Prefix.Block)
+		k.add(top.key("prefix").key("block"), "%d is not a multiple of 4", c.Prefix.Block)
 	}
 	if sameAddress(c.Listen, c.Admin) {
-		k.add(path{}.key("admin"), "%s overlaps the clients' address (listen: %s)", quote(c.Admin), c.Listen)
+		k.add(top.key("admin"), "%s overlaps the clients' address (listen: %s)", quote(c.Admin), c.Listen)
 	}
 	if c.Router != "" {
-		k.label(path{}.key("router"), c.Router)
+		k.label(top.key("router"), c.Router)
 	}
-	k.models(c.Models, path{}.key("models"))
+	k.access(c)
+	k.models(c)
 	return k.found
 }
 
@@ -73,7 +76,8 @@ func sameAddress(a, b string) bool {
 		(hostA == hostB || every(hostA) || every(hostB))
 }
 
-func (k *checker) models(models Models, at path) {
+func (k *checker) models(c *Config) {
+	models, at := c.Models, path{}.key("models")
 	if len(models) == 0 {
 		k.add(at, "missing; at least one model is needed")
 	}
@@ -100,7 +104,20 @@ func (k *checker) models(models Models, at path) {
 				owner[alias] = m.Name
 			}
 		}
+		k.timeouts(m.Timeouts, c.Timeouts, in.key("timeouts"))
 		k.pools(m.Name, m.Pools, in.key("pools"))
+	}
+}
+
+// timeouts checks a model's timeouts where they differ from the router's, which are
+// checked once.
+func (k *checker) timeouts(own, router Timeouts, at path) {
+	v, of := reflect.ValueOf(own), reflect.ValueOf(router)
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		if v.Field(i).Int() != of.Field(i).Int() && !inRange(v.Field(i), tag.Get("allowed")) {
+			k.add(at.key(tag.Get("config")), "%s is out of range (allowed: %s)", show(v.Field(i)), tag.Get("allowed"))
+		}
 	}
 }
 
@@ -127,7 +144,12 @@ func (k *checker) pools(model string, pools []Pool, at path) {
 		if s := p.Signals; s.Scrape > 0 && s.MaxAge > 0 {
 			atLeast(k, in.key("signals").key("max_age"), s.MaxAge, "scrape", s.Scrape)
 		}
+		if len(p.Endpoints) == 0 && !p.Discover.IsSet() {
+			k.add(in.key("endpoints"), "missing; at least one endpoint is needed, or discover")
+		}
 		endpoints.check(k, p.Endpoints, in.key("endpoints"))
+		k.discover(p.Discover, in.key("discover"))
+		k.transport(p, in)
 		if h := k.policy(p.Policy, in.key("policy")); h != "" {
 			if header != "" && !strings.EqualFold(h, header) {
 				k.add(in.key("policy"), "reads the header %s, but pool %s reads %s; the pools of a model read the same one",
@@ -163,9 +185,6 @@ func (k *checker) policy(p Policy, at path) (header string) {
 type endpointSet struct{ names, urls map[string]string }
 
 func (s endpointSet) check(k *checker, endpoints []Endpoint, at path) {
-	if len(endpoints) == 0 {
-		k.add(at, "missing; at least one endpoint is needed")
-	}
 	for i, e := range endpoints {
 		in := at.index(i)
 		normal, err := normalURL(e.URL)

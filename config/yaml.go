@@ -23,6 +23,10 @@ func parseYAML(data []byte) (*yaml.Node, Problems) {
 		line, column := position(data, at)
 		return nil, Problems{{Line: line, Column: column, Message: message}}
 	}
+	if at, deep := tooDeep(data); deep {
+		line, column := position(data, at)
+		return nil, Problems{{Line: line, Column: column, Message: fmt.Sprintf("brackets are nested deeper than %d levels", maxDepth)}}
+	}
 	documents, err := readDocuments(bytes.NewReader(data))
 	switch {
 	case err != nil:
@@ -79,6 +83,62 @@ func foreign(data []byte) (at int, message string) {
 		at += n
 	}
 	return 0, ""
+}
+
+// maxDepth bounds how deep brackets may nest. A configuration needs a quarter of it.
+const maxDepth = 32
+
+// tooDeep returns the first bracket that is nested too deep. The library takes time that
+// grows with the product of a file's depth and length, most of all to fail. Brackets in
+// quotes and comments don't count; where YAML's finer rules would say that more of them
+// don't, a file has to open as many in vain to be refused for it.
+func tooDeep(data []byte) (at int, deep bool) {
+	depth := 0
+	starts := true // whether a quote or a comment can begin here
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; c {
+		case '[', '{':
+			if depth++; depth > maxDepth {
+				return i, true
+			}
+			starts = true
+		case ']', '}':
+			depth = max(0, depth-1)
+			starts = true
+		case ' ', '\t', '\n', '\r', ',', ':':
+			starts = true
+		case '\'', '"':
+			if starts {
+				i = closingQuote(data, i)
+			}
+			starts = false
+		case '#':
+			if n := bytes.IndexByte(data[i:], '\n'); starts && n >= 0 {
+				i += n
+			} else if starts {
+				return 0, false
+			}
+		default:
+			starts = false
+		}
+	}
+	return 0, false
+}
+
+// closingQuote returns the index of the quote that closes the one at open, or the end.
+func closingQuote(data []byte, open int) int {
+	quote := data[open]
+	for i := open + 1; i < len(data); i++ {
+		switch {
+		case data[i] == '\\' && quote == '"':
+			i++
+		case data[i] == quote && quote == '\'' && i+1 < len(data) && data[i+1] == quote:
+			i++
+		case data[i] == quote:
+			return i
+		}
+	}
+	return len(data)
 }
 
 // position turns an offset into a line and a column in characters, both from 1.

@@ -1,0 +1,135 @@
+package config
+
+import (
+	"time"
+
+	"kvasir/selection/policy"
+)
+
+// Models are a file's models in its order.
+type Models []Model
+
+// Model is a name that clients ask for, and who answers.
+type Model struct {
+	// The key in models: the name that clients ask for.
+	Name string
+	// Further names for the model. Unique over all models.
+	Aliases []string `config:"aliases"`
+	// Calls in flight for this model. 0: no bound of its own.
+	Calls int `config:"calls" allowed:"0..1000000"`
+	// Bounds that differ from the router's timeouts; those that are not given are as there.
+	Timeouts Timeouts `config:"timeouts"`
+	// Who answers, in order of preference; a later pool is used when the earlier has no endpoint in rotation.
+	Pools []Pool `config:"pools"`
+}
+
+// Pool is a set of endpoints that serve the same model and are interchangeable.
+type Pool struct {
+	// Unique within the model. A single pool is named default, several need a name each.
+	Name string `config:"name"`
+	// The name by which the endpoints know the model. Empty: the model's own name.
+	ServedAs string `config:"served_as"`
+	// What the endpoints are.
+	Engine string `config:"engine" allowed:"vllm, sglang, llamacpp"`
+	// The pool's endpoints: each a URL, or a mapping. At least one, unless discover finds them.
+	Endpoints []Endpoint `config:"endpoints"`
+	// Where further endpoints are found, again and again.
+	Discover Discover `config:"discover"`
+	// How an endpoint is picked: a policy's name, or a mapping of its name and parameters.
+	Policy Policy `config:"policy"`
+	// What is read from the endpoints' metrics.
+	Signals Signals `config:"signals"`
+	// How an endpoint is asked for its health beside calls.
+	Probe Probe `config:"probe"`
+	// What is spoken with the endpoints: http1, h2 (https endpoints) or h2c (http endpoints).
+	Protocol string `config:"protocol" allowed:"http1, h2, h2c"`
+	// How https endpoints are trusted.
+	TLS PoolTLS `config:"tls"`
+}
+
+// Endpoint is one address that can answer.
+type Endpoint struct {
+	// http or https, a host (IPv6 in brackets), a base path where there is one. A final /v1 and slashes are cut off.
+	URL string `config:"url" allowed:"URL"`
+	// Unique within the model; shown in metrics and answers. Empty: host:port and the base path.
+	Name string `config:"name"`
+	// Capacity relative to the pool's other endpoints.
+	Weight float64 `config:"weight" allowed:">0..1000"`
+	// Sent as bearer token: env:NAME or file:PATH, relative to the configuration file.
+	Key Secret `config:"key"`
+}
+
+// Policy is a selection rule with its parameters. Params is never nil in a Config
+// that Validate accepts.
+type Policy struct {
+	Name   string
+	Params policy.Params
+}
+
+// Signals says what is read from the endpoints' metrics.
+type Signals struct {
+	// Interval at which an endpoint's /metrics is read. 0: never.
+	Scrape time.Duration `config:"scrape" allowed:"0s or 100ms..5m"`
+	// An older value counts as unknown. 0: any age counts. At least scrape.
+	MaxAge time.Duration `config:"max_age" allowed:"0s or 100ms..1h"`
+}
+
+// Probe asks an endpoint for its health beside the calls.
+type Probe struct {
+	// Path of the request. Empty: the engine's own.
+	Path string `config:"path" allowed:"/path"`
+	// Time between two requests to one endpoint. 0: none are sent.
+	Interval time.Duration `config:"interval" allowed:"0s or 100ms..10m"`
+	// Time to answer; a later answer is a failure.
+	Timeout time.Duration `config:"timeout" allowed:"10ms..1m"`
+	// Consecutive failures that take an endpoint out of rotation.
+	Failures int `config:"failures" allowed:"1..1000"`
+}
+
+// Discover finds a pool's endpoints at run time: exactly one of DNS, SRV and File is set.
+// The zero Discover finds none.
+type Discover struct {
+	// Host and port: every address of the host is an endpoint, such as those of a headless service.
+	DNS string `config:"dns" allowed:"name:port"`
+	// Name of SRV records; each target with its port is an endpoint.
+	SRV string `config:"srv" allowed:"NAME"`
+	// A file that lists endpoints, relative to the configuration file.
+	File string `config:"file" allowed:"PATH"`
+	// Time between two looks.
+	Interval time.Duration `config:"interval" allowed:"100ms..1h"`
+	// How endpoints that are found as an address are called.
+	Scheme string `config:"scheme" allowed:"http, https"`
+	// Name server to ask with dns and srv. Empty: the machine's.
+	Resolver string `config:"resolver" allowed:"name:port"`
+	// Sent as bearer token to what is found: env:NAME or file:PATH, relative to the configuration file.
+	Key Secret `config:"key"`
+}
+
+// IsSet tells whether endpoints are to be found.
+func (s Discover) IsSet() bool { return s.sources() > 0 }
+
+func (s Discover) sources() int {
+	n := 0
+	for _, source := range []string{s.DNS, s.SRV, s.File} {
+		if source != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// PoolTLS says how a pool's https endpoints are trusted.
+type PoolTLS struct {
+	// CAs in PEM that signed the endpoints' certificates. Empty: the machine's.
+	CA string `config:"ca" allowed:"PATH"`
+	// Certificate in PEM that the router shows to endpoints. Set together with key.
+	Cert string `config:"cert" allowed:"PATH"`
+	// Its private key in PEM.
+	Key string `config:"key" allowed:"PATH"`
+	// The name in the endpoints' certificates, where it isn't the URL's host.
+	ServerName string `config:"server_name" allowed:"NAME"`
+	// Don't check the endpoints' certificates: whoever is on the way can read and change everything.
+	Insecure bool `config:"insecure"`
+}
+
+func (t PoolTLS) isSet() bool { return t != PoolTLS{} }
