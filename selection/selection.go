@@ -51,7 +51,7 @@ const None = -1
 // Endpoint is what is known of one address that can answer.
 type Endpoint struct {
 	Name       string  // unique within the model, shown in explanations and metrics
-	Weight     float64 // relative capacity, > 0; default 1
+	Weight     float64 // relative capacity, > 0; default 1; less while a WeightUser's endpoint is new
 	Generation uint32  // how many endpoints had this slot before
 	Load       signal.Load
 }
@@ -109,6 +109,13 @@ type Learner interface {
 // used by another endpoint or by the same one after a restart.
 type Forgetter interface {
 	Forget(slot Slot)
+}
+
+// WeightUser is a Policy that gives an endpoint calls in proportion to its Weight at the
+// moment of each Pick. An endpoint that is new has less of it for a while; for other
+// policies it is less often a candidate.
+type WeightUser interface {
+	UsesWeight()
 }
 
 // OverlapUser is a Policy that needs View.Overlap; for others it isn't computed.

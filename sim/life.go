@@ -65,6 +65,14 @@ func (l *life) fail(now mono.Time, o attempt.Outcome) []event {
 	return l.router.step(now, flow.Done(l.ticket, l.attempt, o, flow.Usage{}))
 }
 
+// recall takes the call back from an engine, unless its content has come.
+func (l *life) recall(now mono.Time) []event {
+	if l.started || !l.running {
+		return nil
+	}
+	return append(l.router.world.replicas[l.slot].abort(now, l), l.fail(now, attempt.Recalled)...)
+}
+
 // output is what an engine's step brought for the call.
 func (l *life) output(now mono.Time, out engine.Output) []event {
 	l.record.Tokens += out.Tokens

@@ -55,8 +55,11 @@ func (r *router) step(now mono.Time, e flow.Event) []event {
 		case flow.WakeAt:
 			events = append(events, r.wake(a.At))
 			continue
-		case flow.Ejected, flow.Returned:
+		case flow.Ejected, flow.Returned, flow.Restarted, flow.Freed:
 			continue // for logs; the snapshot at the end has the state
+		case flow.Recall:
+			events = append(events, r.lives[a.Ticket.Call].recall(now)...)
+			continue
 		case flow.Dispatch:
 			events = append(events, r.dispatch(now, a)...)
 		default:

@@ -18,11 +18,14 @@ func TestOutcome_EveryOneHasAClassAndAName(t *testing.T) {
 		if c := o.Class(); (c == ClassSuccess) != (o == Success) {
 			t.Errorf("%v has class %v", o, c)
 		}
-		if o.CountsAgainst() && o.Class() != ClassEndpointFailure {
-			t.Errorf("%v counts against an endpoint and is %v", o, o.Class())
+		if o.Evidence() != NoEvidence && o.Class() != ClassEndpointFailure && o != Missing {
+			t.Errorf("%v is evidence against an endpoint and is %v", o, o.Class())
+		}
+		if o.Evidence() != NoEvidence && !o.Retryable() {
+			t.Errorf("%v is evidence against an endpoint, and no other may show its worth", o)
 		}
 	}
-	for _, o := range []Outcome{Success, Failed, Limited, CallerFault, ClientGone} {
+	for _, o := range []Outcome{Success, Overdue, Forfeited, CallerFault, ClientGone} {
 		if o.Retryable() {
 			t.Errorf("%v is retryable", o)
 		}
@@ -31,8 +34,9 @@ func TestOutcome_EveryOneHasAClassAndAName(t *testing.T) {
 
 func TestFromStatus(t *testing.T) {
 	for status, want := range map[int]Outcome{
-		200: Success, 204: Success, 400: CallerFault, 401: CallerFault, 404: CallerFault, 422: CallerFault,
-		429: Limited, 500: Failed, 501: Failed, 502: BadGateway, 503: Busy, 504: BadGateway, 529: Failed,
+		200: Success, 204: Success, 307: Unusable, 400: CallerFault, 401: Denied, 403: Denied, 404: Missing,
+		405: Missing, 413: CallerFault, 422: CallerFault, 429: Limited, 500: Failed, 501: Failed,
+		502: BadGateway, 503: Busy, 504: BadGateway, 529: Busy,
 	} {
 		if got := FromStatus(status); got != want {
 			t.Errorf("status %d is %v, want %v", status, got, want)

@@ -13,6 +13,7 @@ type Config struct {
 	Floor      float64       // retries a second allowed beside the ratio; default 10
 	Backoff    time.Duration // before the first retry; doubles with each; default 25 ms
 	MaxBackoff time.Duration // bound of the doubling; default 250 ms
+	MaxWait    time.Duration // longest Retry-After waited for where nobody else can answer; default 2 s
 }
 
 // MaxAttempts is the most further attempts that a Config may allow: a hard ceiling that
@@ -27,6 +28,7 @@ func Default() Config {
 		Floor:      10,
 		Backoff:    25 * time.Millisecond,
 		MaxBackoff: 250 * time.Millisecond,
+		MaxWait:    2 * time.Second,
 	}
 }
 

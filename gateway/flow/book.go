@@ -10,9 +10,16 @@ import (
 func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 	c := &m.calls[i]
 	c.phase, c.slot, c.dispatched = running, slot, now
-	c.committed, c.unseen = false, true
+	c.committed, c.unseen, c.recalled = false, true, false
 
 	s := &m.state[slot]
+	if s.unanswered == 0 {
+		s.life = now
+	}
+	if s.unanswered++; s.unanswered == m.health.StallCalls && m.health.Stall > 0 {
+		m.silenceAt = min(m.silenceAt, s.life.Add(m.health.Stall))
+		m.requestWake(m.silenceAt)
+	}
 	c.older, c.newer = s.newest, none
 	if s.newest != none {
 		m.calls[s.newest].newer = i
@@ -30,7 +37,7 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 
 	c.probe = !c.resort && s.breaker.Dispatch(m.health, now)
 	if c.probe {
-		m.pools[s.pool].dirty = true // one probe at a time
+		s.pool.dirty = true // one probe at a time
 	}
 	if m.index != nil {
 		m.index.Promise(now, slot, c.request.Blocks)
@@ -56,10 +63,14 @@ func (m *Machine) release(i int32) {
 	b.Outstanding--
 	b.OutstandingTokens -= tokens
 	if !c.committed {
+		s.unanswered--
 		b.PendingTokens -= tokens
 	}
 	if c.unseen {
 		b.Unseen--
 		b.UnseenTokens -= tokens
+	}
+	if s.leaving && b.Outstanding == 0 {
+		m.freeSlot(c.slot)
 	}
 }

@@ -1,7 +1,7 @@
 package flow
 
 import (
-	"slices"
+	"time"
 
 	"kvasir/gateway/attempt"
 	"kvasir/internal/mono"
@@ -30,33 +30,65 @@ type call struct {
 	probe      bool // its endpoint was out of rotation, and due
 	resort     bool // its endpoint was out of rotation, and there was no other
 	unseen     bool // counted in the book's Unseen
+	recalled   bool // the driver was told to take it back; the retry is paid for
 	older      int32
 	newer      int32
 
-	tried  [attempt.MaxAttempts + 1]selection.Slot
+	tried  [attempt.MaxAttempts + 1]trial
 	nTried int
 	last   attempt.Outcome // of the attempt before
+	wait   time.Duration   // that its endpoint named with back-pressure
 
 	next int32 // free list
 }
 
-// hasTried reports whether the call must not go to slot again.
-func (c *call) hasTried(slot selection.Slot) bool {
-	return slices.Contains(c.tried[:c.nTried], slot)
+// trial is an endpoint that a call has tried, and how that ended.
+type trial struct {
+	slot       selection.Slot
+	generation uint32
+	outcome    attempt.Outcome
+}
+
+// hasTried reports whether the call must not go to the endpoint again.
+func (c *call) hasTried(slot selection.Slot, generation uint32) bool {
+	for _, t := range c.tried[:c.nTried] {
+		if t.slot == slot && t.generation == generation {
+			return true
+		}
+	}
+	return false
+}
+
+// failsElsewhere reports whether two endpoints have answered the call with a failure, so
+// that a third would most likely do, too (field case F30).
+func (c *call) failsElsewhere() bool {
+	n := 0
+	for _, t := range c.tried[:c.nTried] {
+		if t.outcome.Evidence() == attempt.Doubtful {
+			n++
+		}
+	}
+	return n > 1
 }
 
 // mayResort reports whether the call, when nobody else is left, may go to an endpoint out
 // of rotation: after one that is dead, not after one that is busy and says so.
-func (c *call) mayResort() bool { return c.nTried > 0 && c.last.CountsAgainst() }
+func (c *call) mayResort() bool { return c.nTried == 0 || c.last.Dead() }
+
+// mayBother reports whether the call may go to an endpoint that wants to be left alone:
+// not after another one that did.
+func (c *call) mayBother() bool {
+	return c.nTried == 0 || !c.last.Pushed()
+}
 
 // newCall takes a record for a call and copies the request into it.
 func (m *Machine) newCall(q *selection.Request) int32 {
-	i := m.free
+	i := m.freeCall
 	if i == none {
 		i = int32(len(m.calls))
 		m.calls = append(m.calls, call{})
 	} else {
-		m.free = m.calls[i].next
+		m.freeCall = m.calls[i].next
 	}
 	c := &m.calls[i]
 	blocks := append(c.request.Blocks[:0], q.Blocks...)
@@ -69,14 +101,14 @@ func (m *Machine) newCall(q *selection.Request) int32 {
 // keptBlocks bounds the block memory that a free record keeps for its next call.
 const keptBlocks = 4096
 
-// freeCall forgets a call. Its charge has been released.
-func (m *Machine) freeCall(i int32) {
+// forget ends a call's record. Its charge has been released.
+func (m *Machine) forget(i int32) {
 	c := &m.calls[i]
 	c.phase = unused
 	if cap(c.request.Blocks) > keptBlocks {
 		c.request.Blocks = nil
 	}
-	c.next, m.free = m.free, i
+	c.next, m.freeCall = m.freeCall, i
 	m.inFlight--
 }
 
@@ -100,4 +132,16 @@ func (m *Machine) running(t Ticket, attempt int) *call {
 		return nil
 	}
 	return c
+}
+
+// mayAsk reports whether the call may go to endpoints of this kind.
+func (c *call) mayAsk(a among) bool {
+	switch a {
+	case bothered:
+		return c.mayBother()
+	case everybody:
+		return c.mayResort()
+	default:
+		return true
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"kvasir/gateway/attempt"
 	"kvasir/internal/mono"
 	"kvasir/selection"
+	"kvasir/selection/health"
 	"kvasir/selection/signal"
 )
 
@@ -15,6 +16,10 @@ type Ticket struct {
 	Call  selection.CallID
 	index int32 // of the machine's record
 }
+
+// Index is the place of the machine's record of the call: of the calls that it holds no two
+// have the same, and those that are free are used again.
+func (t Ticket) Index() int { return int(t.index) }
 
 // Usage is what an answer said that it cost, in tokens. Known is false where the answer
 // said nothing, or where it could not be believed.
@@ -28,6 +33,7 @@ type eventKind uint8
 // The kinds of events. Reports of one instant fold in this order.
 const (
 	reportSignal eventKind = iota
+	reportHealth
 	reportFirst
 	reportDone
 	reportLeft
@@ -44,13 +50,15 @@ type Event struct {
 
 	request *selection.Request // arrival
 
-	slot       selection.Slot // reportSignal
+	slot       selection.Slot // reportSignal, reportHealth
 	generation uint32
 	load       signal.Load
 	took       time.Duration
+	healthy    bool
 
 	outcome attempt.Outcome // reportDone
 	usage   Usage
+	wait    time.Duration
 }
 
 // Arrive says that a client's call must be placed. The machine copies what it keeps of
@@ -66,8 +74,14 @@ func FirstToken(t Ticket, attempt int) Event {
 }
 
 // Done reports that an attempt's upstream has ended.
-func Done(t Ticket, attempt int, o attempt.Outcome, u Usage) Event {
-	return Event{kind: reportDone, ticket: t, attempt: attempt, outcome: o, usage: u}
+func Done(t Ticket, n int, o attempt.Outcome, u Usage) Event {
+	return Event{kind: reportDone, ticket: t, attempt: n, outcome: o, usage: u, wait: attempt.NoWait}
+}
+
+// Pushed reports that an attempt's upstream has ended with back-pressure, and for how long
+// it asks to be left alone; attempt.NoWait where it names no time.
+func Pushed(t Ticket, n int, o attempt.Outcome, wait time.Duration) Event {
+	return Event{kind: reportDone, ticket: t, attempt: n, outcome: o, wait: wait}
 }
 
 // Left reports that the client is gone, whatever its call was doing; an attempt that was
@@ -78,6 +92,12 @@ func Left(t Ticket) Event { return Event{kind: reportLeft, ticket: t} }
 // report, at the earliest. A report for an endpoint that has left is ignored.
 func Signal(slot selection.Slot, generation uint32, load signal.Load, took time.Duration) Event {
 	return Event{kind: reportSignal, slot: slot, generation: generation, load: load, took: took}
+}
+
+// Health reports whether an endpoint's health path answered well. A report for an endpoint
+// that has left is ignored.
+func Health(slot selection.Slot, generation uint32, ok bool) Event {
+	return Event{kind: reportHealth, slot: slot, generation: generation, healthy: ok}
 }
 
 // ActionKind says what a driver must do.
@@ -92,10 +112,20 @@ const (
 	// GiveUp: no further attempt follows a failed one; answer with what it left. The
 	// machine has forgotten the call.
 	GiveUp
-	// Ejected: an endpoint has left rotation. For the driver's log; nothing else is to do.
+	// Recall: abort the call's attempt, unless its first content has come, and report it as
+	// done with attempt.Recalled: its endpoint leaves, or says nothing any more.
+	Recall
+	// Ejected: an endpoint has left rotation; Cause says why. For the driver's log; nothing
+	// else is to do.
 	Ejected
 	// Returned: an endpoint is in rotation again. For the driver's log, likewise.
 	Returned
+	// Restarted: an endpoint was found to have restarted, and what was believed of its
+	// cache and its load is forgotten. For the driver's log, likewise.
+	Restarted
+	// Freed: an endpoint that has left answers no call any more; its slot may go to
+	// another one.
+	Freed
 	// WakeAt: deliver a Wake event at the instant At, or as soon after it as possible. A
 	// later WakeAt replaces an earlier one.
 	WakeAt
@@ -112,12 +142,13 @@ const (
 	AttemptsSpent        // the call had all its attempts
 	BudgetSpent          // the retry budget of all calls is spent
 	NoAlternative        // no endpoint is left that the call has not tried
+	FailsElsewhere       // two endpoints answered it with a failure of their own: it is the call's
 
 	reasons
 )
 
 var reasonNames = [reasons]string{
-	"", "no_endpoint", "too_many_calls", "attempts_spent", "retry_budget_spent", "no_alternative",
+	"", "no_endpoint", "too_many_calls", "attempts_spent", "retry_budget_spent", "no_alternative", "fails_elsewhere",
 }
 
 // String returns the reason's name in snake_case, as metrics and logs show it.
@@ -132,6 +163,7 @@ type Action struct {
 	Pool       int // index into Config.Pools
 	Slot       selection.Slot
 	Generation uint32
+	Cause      health.Cause        // Ejected
 	At         mono.Time           // WakeAt
 	Decision   *selection.Decision // Dispatch, where the request or the configuration asked
 }

@@ -25,9 +25,10 @@ import (
 )
 
 // Config describes one model. Pools are in order of preference: a lower one is used
-// when no higher one has an endpoint in rotation that the call has not tried. A call that
-// has found every endpoint in rotation dead may then go to one that is not: what was
-// ejected a while ago may be well again, and there is nobody else to ask.
+// when no higher one has an endpoint in rotation that the call has not tried, and that
+// does not want to be left alone. A call that finds nobody in rotation, or has found dead
+// everyone who is, may then go to an endpoint that is not: what was ejected a while ago
+// may be well again, and there is nobody else to ask.
 type Config struct {
 	Seed   uint64 // root of all randomness
 	Calls  int    // most calls in flight; 0: no bound
@@ -42,60 +43,77 @@ type Config struct {
 
 // Pool is one pool of a model.
 type Pool struct {
-	Name       string
+	Name       string // unique within the model
 	PolicyName string // as the catalogue has it; shown in decisions
 	Policy     selection.Policy
 	MaxAge     time.Duration // signals older than this are unknown; 0: any age counts
+	Misses     int           // requests to the health path that must fail in a row; 0 as 1
 	Endpoints  []Endpoint
 }
 
 // Endpoint is one endpoint of a pool.
 type Endpoint struct {
-	Name   string  // unique within the model
-	Weight float64 // > 0
+	Name     string  // unique within the pool
+	Weight   float64 // > 0
+	Revision uint64  // another value under the same name is another endpoint
+	Draining bool    // it gets no new calls; those that it has run to their end
 }
 
 // Machine holds the calls of one model. It is not safe for concurrent use: a driver
 // that has several goroutines puts it under one lock, and reads its clock inside.
 type Machine struct {
-	seed    uint64
-	bound   int
-	retry   attempt.Config
-	health  health.Config
-	explain bool
+	seed      uint64
+	bound     int
+	retry     attempt.Config
+	health    health.Config
+	prefixing prefix.Config
+	explain   bool
 
-	pools []pool
+	pools []*pool
 	index *prefix.Index // nil unless a policy uses overlap
 
-	// By slot. An endpoint's slot is its position over all pools.
+	// By slot.
 	endpoints []selection.Endpoint
 	books     []selection.Book
 	overlap   []int32
 	state     []endpointState
+	free      []selection.Slot // whose endpoints are gone
 
 	calls    []call // records; free ones are linked through next
-	free     int32  // head of the free list
+	freeCall int32  // head of the free list
 	inFlight int
 
-	budget   *attempt.Budget
-	pending  []report // of one instant, not folded yet
-	verdicts []Ticket // failed calls whose fate the next wake-up decides, in fold order
-	backoffs []backoff
-	wakeAt   mono.Time // earliest wake-up asked for and not delivered; Never: none
-	last     mono.Time
-	random   seed.Rand // of the pick under way; here, so that it need not be allocated
-	actions  []Action
-	carried  int // of actions, those that a Snapshot left for the next Step
+	budget    *attempt.Budget
+	pending   []report // of one instant, not folded yet
+	verdicts  []Ticket // failed calls whose fate the next wake-up decides, in fold order
+	backoffs  []backoff
+	silenceAt mono.Time // when an endpoint may next be found silent; Never: none
+	recallAt  mono.Time // when the recall of calls goes on; Never: none waits
+	wakeAt    mono.Time // earliest wake-up asked for and not delivered; Never: none
+	last      mono.Time
+	random    seed.Rand // of the pick under way; here, so that it need not be allocated
+	actions   []Action
+	carried   int // of actions, those that a Snapshot left for the next Step
 }
 
 // endpointState is what the machine alone knows of an endpoint.
 type endpointState struct {
-	pool       int
+	pool       *pool // nil: the slot is free
+	weight     float64
+	revision   uint64
+	draining   bool // no new calls
+	leaving    bool // out of the configuration; gone once its calls are
 	breaker    health.Breaker
-	newest     int32 // of the running attempts, linked through calls in dispatch order
-	promptSeen int64 // prompt tokens that answers reported
-	cachedSeen int64 // of those, found in the prefix cache
-	dispatched int64 // attempts ever sent
+	busyUntil  mono.Time // it has no room, and wants to be left alone till then
+	fresh      bool      // it has not its whole share yet
+	freshSince mono.Time
+	newest     int32     // of the running attempts, linked through calls in dispatch order
+	unanswered int       // of the running attempts, those without content
+	life       mono.Time // its last answer, or when it got the first of the unanswered
+	promptSeen int64     // prompt tokens that answers reported
+	cachedSeen int64     // of those, found in the prefix cache
+	dispatched int64     // attempts ever sent
+	restarts   int64
 }
 
 type report struct {
@@ -107,31 +125,15 @@ type report struct {
 const none = -1
 
 // New returns a machine for the configuration, which must be valid: at least one pool,
-// each with a policy and at least one endpoint.
+// each with a policy.
 func New(c Config) *Machine {
 	m := &Machine{
-		seed: c.Seed, bound: c.Calls, retry: c.Retry, health: c.Health, explain: c.Explain,
-		budget: attempt.NewBudget(c.Retry), free: none, wakeAt: mono.Never,
+		seed: c.Seed, freeCall: none,
+		silenceAt: mono.Never, recallAt: mono.Never, wakeAt: mono.Never,
 	}
-	usesOverlap := false
-	for i, p := range c.Pools {
-		members := make([]selection.Slot, 0, len(p.Endpoints))
-		for _, e := range p.Endpoints {
-			members = append(members, selection.Slot(len(m.endpoints)))
-			m.endpoints = append(m.endpoints, selection.Endpoint{Name: e.Name, Weight: e.Weight})
-			m.state = append(m.state, endpointState{pool: i, newest: none})
-		}
-		m.pools = append(m.pools, newPool(p, members, i == len(c.Pools)-1))
-		usesOverlap = usesOverlap || m.pools[i].usesOverlap
-	}
-	m.books = make([]selection.Book, len(m.endpoints))
-	m.overlap = make([]int32, len(m.endpoints))
-	for i := range m.pools {
-		m.pools[i].bind(m)
-	}
-	if usesOverlap {
-		c.Prefix.Endpoints = len(m.endpoints)
-		m.index = prefix.New(c.Prefix)
+	m.configure(0, c)
+	for slot := range m.state {
+		m.state[slot].fresh = false // beside nobody who is not
 	}
 	return m
 }
@@ -194,6 +196,8 @@ func (m *Machine) apply(r *report) {
 	switch r.kind {
 	case reportSignal:
 		m.learnLoad(r)
+	case reportHealth:
+		m.asked(r)
 	case reportFirst:
 		m.firstToken(r)
 	case reportDone:
@@ -211,7 +215,7 @@ func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 	}
 	i := m.newCall(q)
 	if !m.dispatch(now, i) {
-		m.freeCall(i)
+		m.forget(i)
 		m.actions = append(m.actions, Action{Kind: Refuse, Reason: NoEndpoint, Ticket: Ticket{Call: q.ID}})
 		return
 	}
@@ -222,13 +226,13 @@ func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 // step. It returns false when there is no candidate.
 func (m *Machine) dispatch(now mono.Time, i int32) bool {
 	c := &m.calls[i]
-	for _, resort := range [...]bool{false, true} {
-		if resort && !c.mayResort() {
-			break
+	for among := rested; among <= everybody; among++ {
+		if !c.mayAsk(among) {
+			continue
 		}
-		for p := range m.pools {
-			if m.pools[p].refresh(m, now, c, resort) {
-				c.resort = resort
+		for _, p := range m.pools {
+			if p.refresh(m, now, c, among) {
+				c.resort = among == everybody
 				m.pick(now, i, p)
 				return true
 			}
@@ -238,8 +242,8 @@ func (m *Machine) dispatch(now mono.Time, i int32) bool {
 }
 
 // pick lets the pool's policy choose among the candidates that its view lists.
-func (m *Machine) pick(now mono.Time, i int32, p int) {
-	c, pool := &m.calls[i], &m.pools[p]
+func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
+	c := &m.calls[i]
 	if pool.usesOverlap {
 		m.index.Match(now, c.request.Blocks, m.overlap)
 	}
@@ -248,7 +252,7 @@ func (m *Machine) pick(now mono.Time, i int32, p int) {
 	slot := pool.view.Candidates[choice.Index]
 	a := Action{
 		Kind: Dispatch, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt,
-		Pool: p, Slot: slot, Generation: m.endpoints[slot].Generation,
+		Pool: pool.position, Slot: slot, Generation: m.endpoints[slot].Generation,
 	}
 	if m.explain || c.request.Explain {
 		a.Decision = m.decision(pool, c, choice)
@@ -265,12 +269,13 @@ func (m *Machine) firstToken(r *report) {
 	}
 	c.committed = true
 	s := &m.state[c.slot]
-	m.succeed(c.slot)
+	s.unanswered--
+	m.succeed(r.at, c)
 	m.books[c.slot].PendingTokens -= int64(c.request.InputTokens)
 	if m.index != nil {
 		m.index.Hold(r.at, c.slot, c.request.Blocks)
 	}
-	if l := m.pools[s.pool].learner; l != nil && (c.request.Stream || c.request.Kind == selection.Embed) {
+	if l := s.pool.learner; l != nil && (c.request.Stream || c.request.Kind == selection.Embed) {
 		l.Learn(r.at, c.slot, r.at.Sub(c.dispatched))
 	}
 }
@@ -287,16 +292,17 @@ func (m *Machine) done(r *report) {
 		s.promptSeen += int64(r.usage.Prompt)
 		s.cachedSeen += int64(r.usage.Cached)
 	}
-	m.judge(r.at, c, r.outcome)
+	tried := trial{c.slot, m.endpoints[c.slot].Generation, r.outcome}
+	m.judge(r, c)
 	m.release(r.ticket.index)
 	if c.committed || !r.outcome.Retryable() {
-		m.freeCall(r.ticket.index)
+		m.forget(r.ticket.index)
 		return
 	}
-	c.phase, c.last = failed, r.outcome
+	c.phase, c.last, c.wait = failed, r.outcome, r.wait
 	// A stale connection says nothing about its endpoint: the call may go there again.
 	if r.outcome != attempt.StaleConnection {
-		c.tried[c.nTried] = c.slot
+		c.tried[c.nTried] = tried
 		c.nTried++
 	}
 	m.verdicts = append(m.verdicts, r.ticket)
@@ -309,78 +315,10 @@ func (m *Machine) left(r *report) {
 		return
 	}
 	if c.phase == running {
-		m.judge(r.at, c, attempt.ClientGone)
+		if c.probe && !c.committed {
+			m.probeLost(r.at, c.slot)
+		}
 		m.release(r.ticket.index)
 	}
-	m.freeCall(r.ticket.index)
-}
-
-// judge tells the endpoint's breaker how an attempt ended.
-func (m *Machine) judge(at mono.Time, c *call, o attempt.Outcome) {
-	s := &m.state[c.slot]
-	p := &m.pools[s.pool]
-	switch {
-	case c.committed:
-		return
-	case c.resort && o.Class() != attempt.ClassSuccess:
-		return // that it is out of rotation is known
-	case o == attempt.Broken && c.nTried > 0:
-		// The same call failed elsewhere before: it may be what breaks engines (field case
-		// F30), so it is no evidence against a second one.
-		if c.probe {
-			s.breaker.ProbeLost(at)
-			p.dirty = true
-		}
-	case o.CountsAgainst():
-		if s.breaker.Fail(m.health, c.probe) && !(p.last && p.onlyInRotation(m, c.slot)) {
-			if s.breaker.State() == health.InRotation {
-				m.notice(Ejected, c.slot)
-			}
-			s.breaker.Eject(m.health, at)
-			p.dirty = true
-		}
-	case o.Class() == attempt.ClassSuccess:
-		m.succeed(c.slot)
-	case c.probe:
-		s.breaker.ProbeLost(at)
-		p.dirty = true
-	}
-}
-
-// succeed books content from an endpoint: it is in rotation, whatever it was.
-func (m *Machine) succeed(slot selection.Slot) {
-	s := &m.state[slot]
-	if s.breaker.Succeed() {
-		m.pools[s.pool].dirty = true
-		m.notice(Returned, slot)
-	}
-}
-
-func (m *Machine) notice(kind ActionKind, slot selection.Slot) {
-	m.actions = append(m.actions, Action{
-		Kind: kind, Pool: m.state[slot].pool, Slot: slot, Generation: m.endpoints[slot].Generation,
-	})
-}
-
-// learnLoad takes an endpoint's report and counts anew which of the router's own calls
-// the report cannot have seen.
-func (m *Machine) learnLoad(r *report) {
-	if int(r.slot) >= len(m.endpoints) || m.endpoints[r.slot].Generation != r.generation {
-		return
-	}
-	at := r.at.Add(-r.took)
-	m.endpoints[r.slot].Load.Merge(r.load.Stamped(at))
-	b := &m.books[r.slot]
-	b.Unseen, b.UnseenTokens = 0, 0
-	i := m.state[r.slot].newest
-	for ; i != none && m.calls[i].dispatched >= at; i = m.calls[i].older {
-		c := &m.calls[i]
-		c.unseen = true
-		b.Unseen++
-		b.UnseenTokens += int64(c.request.InputTokens)
-	}
-	// The unseen calls are the newest ones, so the first seen one ends them.
-	for ; i != none && m.calls[i].unseen; i = m.calls[i].older {
-		m.calls[i].unseen = false
-	}
+	m.forget(r.ticket.index)
 }

@@ -42,9 +42,12 @@ func (o *overlapping) Learn(_ mono.Time, _ selection.Slot, ttft time.Duration) {
 	o.learned = append(o.learned, ttft)
 }
 
+// newConfig has no slow start: what a test brings back takes calls at once.
 func newConfig(pools ...Pool) Config {
+	hc := health.Default()
+	hc.SlowStart = 0
 	return Config{
-		Seed: 1, Retry: attempt.Default(), Health: health.Default(),
+		Seed: 1, Retry: attempt.Default(), Health: hc,
 		Prefix: prefix.Config{BudgetBytes: 1 << 20, SpeculativeTTL: 30 * time.Second},
 		Pools:  pools, Explain: true,
 	}
@@ -208,7 +211,7 @@ func TestVerdicts_BudgetGoesByCallNotByOrderOfReports(t *testing.T) {
 			tickets[i] = only(t, m.Step(mono.Time(i+1), Arrive(request(i+1))))
 		}
 		for _, i := range order {
-			m.Step(100, Done(tickets[i].Ticket, 0, attempt.Busy, Usage{}))
+			m.Step(100, Done(tickets[i].Ticket, 0, attempt.BadGateway, Usage{}))
 		}
 		var given []selection.CallID
 		for _, a := range m.Step(101, Wake()) {

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"kvasir/internal/mono"
+	"kvasir/internal/seed"
 	"kvasir/selection"
 	"kvasir/selection/health"
 )
@@ -12,23 +13,35 @@ type pool struct {
 	policy           selection.Policy
 	learner          selection.Learner // nil unless the policy is one
 	usesOverlap      bool
+	usesWeight       bool
+	misses           int
+	position         int  // among the model's pools
 	last             bool // the model's last pool
 
 	// view is what the policy sees. Its candidates are those of a call that has tried
 	// nothing yet, unless dirty.
 	view  selection.View
 	dirty bool      // a member's state changed since candidates were listed
-	until mono.Time // an ejected member is due for a probe: list anew then
+	until mono.Time // a member's time is over then: list anew
 }
 
-func newPool(p Pool, members []selection.Slot, last bool) pool {
-	learner, _ := p.Policy.(selection.Learner)
-	_, usesOverlap := p.Policy.(selection.OverlapUser)
-	return pool{
-		name: p.Name, policyName: p.PolicyName, policy: p.Policy,
-		learner: learner, usesOverlap: usesOverlap, last: last, dirty: true,
-		view: selection.View{MaxAge: p.MaxAge, Version: 1, Members: members},
-	}
+// among says who is asked for a candidate, the better ones first.
+type among uint8
+
+const (
+	rested    among = iota // those in rotation that do not want to be left alone
+	bothered               // those in rotation
+	everybody              // all that the call has not tried
+)
+
+// become takes over what a configuration says of the pool, but for its endpoints.
+func (p *pool) become(c Pool, position int, last bool) {
+	p.name, p.policyName, p.policy, p.misses = c.Name, c.PolicyName, c.Policy, c.Misses
+	p.learner, _ = c.Policy.(selection.Learner)
+	_, p.usesOverlap = c.Policy.(selection.OverlapUser)
+	_, p.usesWeight = c.Policy.(selection.WeightUser)
+	p.position, p.last, p.dirty = position, last, true
+	p.view.MaxAge = c.MaxAge
 }
 
 // bind points the pool's view at the machine's dense state.
@@ -37,57 +50,116 @@ func (p *pool) bind(m *Machine) {
 	v.Candidates = make([]selection.Slot, 0, len(v.Members))
 	v.Scores = make([]float64, 0, len(v.Members))
 	v.Position = make([]int32, len(m.endpoints))
-	v.Endpoints, v.Book = m.endpoints, m.books
+	v.Endpoints, v.Book, v.Overlap = m.endpoints, m.books, nil
 	if p.usesOverlap {
 		v.Overlap = m.overlap
 	}
+	p.dirty = true
 }
 
 // refresh makes the view true for a call at now and reports whether there is anybody to
-// pick. The list of candidates is kept from pick to pick while nothing changes. With
-// resort set the candidates are all that the call has not tried, in rotation or not.
-func (p *pool) refresh(m *Machine, now mono.Time, c *call, resort bool) bool {
+// pick. The list of candidates is kept from pick to pick while nothing changes.
+func (p *pool) refresh(m *Machine, now mono.Time, c *call, a among) bool {
 	v := &p.view
 	v.Now = now
-	if p.dirty || now >= p.until || c.nTried > 0 || resort {
-		p.list(m, now, c, resort)
+	if p.dirty || now >= p.until || c.nTried > 0 || a != rested {
+		p.list(m, now, c, a)
 	}
 	return len(v.Candidates) > 0
 }
 
 // list writes the view's candidates.
-func (p *pool) list(m *Machine, now mono.Time, c *call, resort bool) {
+func (p *pool) list(m *Machine, now mono.Time, c *call, a among) {
 	v := &p.view
 	v.Candidates = v.Candidates[:0]
 	p.until = mono.Never
+	fresh, whole := 0, 0
+	for _, slot := range v.Members {
+		s := &m.state[slot]
+		if !p.candidate(m, now, c, a, slot) {
+			continue
+		}
+		v.Candidates = append(v.Candidates, slot)
+		if s.fresh {
+			fresh++
+		} else {
+			whole++
+		}
+	}
+	if fresh > 0 {
+		p.share(m, now, c, whole > 0)
+	}
 	for i := range v.Position {
 		v.Position[i] = selection.None
 	}
-	for _, slot := range v.Members {
-		b := &m.state[slot].breaker
-		if due, out := b.ProbeDue(); out && due > now {
-			p.until = min(p.until, due)
-		}
-		if c.hasTried(slot) || !resort && !b.Permits(now) {
-			continue
-		}
-		v.Position[slot] = int32(len(v.Candidates))
-		v.Candidates = append(v.Candidates, slot)
+	for i, slot := range v.Candidates {
+		v.Position[slot] = int32(i)
 	}
 	v.Scores = v.Scores[:len(v.Candidates)]
-	// A list that depends on what this call has tried holds for this call alone.
-	p.dirty = c.nTried > 0 || resort
+	// A list that depends on this call, or on the moment, holds for this call alone.
+	p.dirty = c.nTried > 0 || a != rested || fresh > 0
 }
 
-// onlyInRotation reports whether no other member than slot is in rotation. One that is
-// merely due for a probe is not.
-func (p *pool) onlyInRotation(m *Machine, slot selection.Slot) bool {
+// candidate reports whether the call may be sent to the endpoint, and notes when that
+// may change by itself.
+func (p *pool) candidate(m *Machine, now mono.Time, c *call, a among, slot selection.Slot) bool {
+	s := &m.state[slot]
+	if due, out := s.breaker.ProbeDue(); out && due > now {
+		p.until = min(p.until, due)
+	}
+	if s.busyUntil > now {
+		p.until = min(p.until, s.busyUntil)
+	}
+	if s.draining || c.hasTried(slot, m.endpoints[slot].Generation) {
+		return false
+	}
+	return a == everybody || s.breaker.Permits(now) && (a == bothered || now >= s.busyUntil)
+}
+
+// share gives endpoints that are new a part of their share: of the weight where the
+// policy goes by weights, else of the calls, by chance. It does nothing where all are new.
+func (p *pool) share(m *Machine, now mono.Time, c *call, others bool) {
+	v := &p.view
+	r := seed.New(m.seed, seed.SlowStart, uint64(c.request.ID), uint64(c.attempt))
+	kept := v.Candidates[:0]
+	for _, slot := range v.Candidates {
+		s := &m.state[slot]
+		part := 1.0
+		if s.fresh {
+			part = m.health.Warmth(s.freshSince, now)
+			s.fresh = part < 1
+		}
+		m.endpoints[slot].Weight = s.weight
+		switch {
+		case part == 1 || !others:
+		case p.usesWeight:
+			m.endpoints[slot].Weight = float64(s.weight * part)
+		case r.Float64() >= part:
+			continue
+		}
+		kept = append(kept, slot)
+	}
+	v.Candidates = kept
+}
+
+// canSpare reports whether slot's endpoint may leave rotation. Of the model's last pool
+// one stays: with nobody else to ask, a refused connection costs less than a refusal of
+// ours. What is doubtful may take out a part of the pool only.
+func (p *pool) canSpare(m *Machine, slot selection.Slot, doubtful bool) bool {
+	out, others := 1, 0
 	for _, s := range p.view.Members {
-		if s != slot && m.state[s].breaker.State() == health.InRotation {
-			return false
+		switch st := &m.state[s]; {
+		case s == slot:
+		case st.breaker.State() != health.InRotation:
+			out++
+		case !st.draining:
+			others++
 		}
 	}
-	return true
+	if p.last && others == 0 {
+		return false
+	}
+	return !doubtful || out <= max(1, int(m.health.MaxEjected*float64(len(p.view.Members))))
 }
 
 // decision builds the explanation of a pick, before the pick is charged.
@@ -111,62 +183,4 @@ func (m *Machine) decision(p *pool, c *call, choice selection.Choice) *selection
 		d.Candidates[i] = e
 	}
 	return d
-}
-
-// Snapshot is what a machine knows at an instant, for people and metrics.
-type Snapshot struct {
-	At          mono.Time
-	InFlight    int // calls the machine holds
-	Waiting     int // of those, between two attempts
-	IndexBytes  int64
-	IndexBlocks int
-	Pools       []PoolState
-}
-
-// PoolState is one pool of a Snapshot.
-type PoolState struct {
-	Name, Policy string
-	Endpoints    []EndpointState
-}
-
-// EndpointState is one endpoint of a Snapshot.
-type EndpointState struct {
-	selection.Endpoint
-	Slot                       selection.Slot
-	Book                       selection.Book
-	Health                     health.State
-	Failures                   int   // consecutive, before content
-	Dispatched                 int64 // attempts ever sent
-	PromptTokens, CachedTokens int64 // as answers reported them
-}
-
-// Snapshot folds what is older than now and returns a copy of the state.
-func (m *Machine) Snapshot(now mono.Time) Snapshot {
-	m.last = max(m.last, now)
-	m.actions = m.actions[:m.carried]
-	m.fold(m.last)
-	m.carried = len(m.actions)
-	s := Snapshot{At: m.last, InFlight: m.inFlight}
-	for i := range m.calls {
-		if ph := m.calls[i].phase; ph == failed || ph == backingOff {
-			s.Waiting++
-		}
-	}
-	if m.index != nil {
-		s.IndexBytes, s.IndexBlocks = m.index.Bytes(), m.index.Len()
-	}
-	for i := range m.pools {
-		p := &m.pools[i]
-		ps := PoolState{Name: p.name, Policy: p.policyName}
-		for _, slot := range p.view.Members {
-			st := &m.state[slot]
-			ps.Endpoints = append(ps.Endpoints, EndpointState{
-				Endpoint: m.endpoints[slot], Slot: slot, Book: m.books[slot],
-				Health: st.breaker.State(), Failures: st.breaker.Failures(),
-				Dispatched: st.dispatched, PromptTokens: st.promptSeen, CachedTokens: st.cachedSeen,
-			})
-		}
-		s.Pools = append(s.Pools, ps)
-	}
-	return s
 }

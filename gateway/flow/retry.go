@@ -3,7 +3,9 @@ package flow
 import (
 	"cmp"
 	"slices"
+	"time"
 
+	"kvasir/gateway/attempt"
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
 	"kvasir/selection"
@@ -16,7 +18,7 @@ type backoff struct {
 }
 
 // wake decides what waited for this instant: the fate of failed calls, then the calls
-// whose backoff is over.
+// whose backoff is over, then what becomes of calls that wait for the silent.
 func (m *Machine) wake(now mono.Time) {
 	m.wakeAt = mono.Never
 	for _, t := range m.verdicts {
@@ -24,13 +26,18 @@ func (m *Machine) wake(now mono.Time) {
 	}
 	m.verdicts = m.verdicts[:0]
 	m.endBackoffs(now)
+	m.watchSilence(now)
+	m.recall(now)
 
+	next := min(m.silenceAt, m.recallAt)
+	if len(m.backoffs) > 0 {
+		next = min(next, m.backoffs[0].until)
+	}
 	// A failure of this very instant is not folded yet; its verdict comes next.
 	if slices.ContainsFunc(m.pending, m.needsVerdict) {
-		m.requestWake(now + 1)
-	} else if len(m.backoffs) > 0 {
-		m.requestWake(m.backoffs[0].until)
+		next = now + 1
 	}
+	m.requestWake(next)
 }
 
 // needsVerdict reports whether a queued report will leave its call waiting for one.
@@ -48,21 +55,36 @@ func (m *Machine) verdict(now mono.Time, t Ticket) {
 	if c == nil || c.phase != failed {
 		return // its client left meanwhile
 	}
-	i := t.index
+	paid := c.last == attempt.Recalled && c.recalled
+	elsewhere := m.hasAlternative(now, c, none)
 	switch {
 	case c.attempt >= m.retry.Attempts:
-		m.giveUp(i, AttemptsSpent)
-	case !m.hasAlternative(now, c):
-		m.giveUp(i, NoAlternative)
-	case !m.budget.Spend(now):
-		m.giveUp(i, BudgetSpent)
+		m.giveUp(t.index, AttemptsSpent)
+	case c.failsElsewhere():
+		m.giveUp(t.index, FailsElsewhere)
+	case !elsewhere && !m.patient(c):
+		m.giveUp(t.index, NoAlternative)
+	case !paid && !m.budget.Spend(now):
+		m.giveUp(t.index, BudgetSpent)
+	case elsewhere:
+		r := seed.New(m.seed, seed.Backoff, uint64(c.request.ID), uint64(c.attempt+1))
+		m.backOff(now, t, c, m.retry.Delay(c.attempt+1, &r))
 	default:
-		c.attempt++
-		c.phase = backingOff
-		r := seed.New(m.seed, seed.Backoff, uint64(c.request.ID), uint64(c.attempt))
-		until := now.Add(max(m.retry.Delay(c.attempt, &r), 1))
-		m.addBackoff(backoff{until: until, ticket: t})
+		c.nTried-- // it may go there again, once the time is over that its endpoint named
+		m.backOff(now, t, c, c.wait)
 	}
+}
+
+func (m *Machine) backOff(now mono.Time, t Ticket, c *call, d time.Duration) {
+	c.attempt++
+	c.phase = backingOff
+	m.addBackoff(backoff{until: now.Add(max(d, 1)), ticket: t})
+}
+
+// patient reports whether a call waits for the endpoint that has just named a time after
+// which it has room, and a short one.
+func (m *Machine) patient(c *call) bool {
+	return c.last.Pushed() && c.wait >= 0 && c.wait <= m.retry.MaxWait
 }
 
 // addBackoff keeps the waiting calls in the order (instant, call).
@@ -95,14 +117,21 @@ func (m *Machine) giveUp(i int32, why Reason) {
 	m.actions = append(m.actions, Action{
 		Kind: GiveUp, Reason: why, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt,
 	})
-	m.freeCall(i)
+	m.forget(i)
 }
 
-// hasAlternative reports whether there is an endpoint that the call may still go to.
-func (m *Machine) hasAlternative(now mono.Time, c *call) bool {
-	for slot := range m.state {
-		if !c.hasTried(selection.Slot(slot)) && (c.mayResort() || m.state[slot].breaker.Permits(now)) {
-			return true
+// hasAlternative reports whether there is an endpoint, other than but, that the call may
+// still go to.
+func (m *Machine) hasAlternative(now mono.Time, c *call, but selection.Slot) bool {
+	for _, p := range m.pools {
+		for _, slot := range p.view.Members {
+			s := &m.state[slot]
+			if slot == but || s.draining || c.hasTried(slot, m.endpoints[slot].Generation) {
+				continue
+			}
+			if s.breaker.Permits(now) && (now >= s.busyUntil || c.mayBother()) || c.mayResort() {
+				return true
+			}
 		}
 	}
 	return false

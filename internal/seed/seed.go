@@ -16,6 +16,7 @@ const (
 	Workload                    // what a generated workload asks, and when
 	Output                      // how long an emulated answer becomes
 	Fault                       // injected faults of an emulated engine
+	SlowStart                   // whether a call may go to an endpoint that is new
 )
 
 // Rand is a small deterministic generator (SplitMix64: Steele, Lea and Flood, 2014).

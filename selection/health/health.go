@@ -1,11 +1,18 @@
 // Package health is layer 3 (endpoint selection), pure: whether an endpoint is in
-// rotation. It is passive: calls tell it how they fared, nothing probes in parallel.
+// rotation, whether it wants to be left alone for a while, and how much of its share it
+// may already have.
 //
-// An endpoint that failed several calls in a row before any content leaves rotation for
-// a while. When the time is over one call, and no more, is let through as a probe: its
-// first content brings the endpoint back, its failure sends it out again, and after as
-// long again without a verdict the next call is a probe too, so that one call which hangs
-// does not keep out an endpoint that has recovered.
+// Calls tell it how they fared. An endpoint that failed several of them in a row before
+// any content, or most of the last ones, leaves rotation for a while. When the time is
+// over one call, and no more, is let through as a probe: its first content brings the
+// endpoint back, its failure sends it out again for twice as long, and after as long
+// again without a verdict the next call is a probe too, so that one call which hangs does
+// not keep out an endpoint that has recovered. Requests to the health path are weaker
+// evidence: they can take an endpoint out, and show that one which was unreachable is
+// there again, but only content from a real call brings one back (field case F34).
+//
+// Sources: Envoy's outlier detection (consecutive failures, ejection time that grows,
+// max_ejection_percent) and slow start; the field cases' invariant 7.
 package health
 
 import (
@@ -14,14 +21,57 @@ import (
 	"kvasir/internal/mono"
 )
 
-// Config says when an endpoint leaves rotation and for how long.
+// Config says when an endpoint leaves rotation, for how long, and how it comes back.
 type Config struct {
-	Failures int           // consecutive failures before content; default 3
-	Ejection time.Duration // how long it stays out before a probe; default 5 s
+	Failures int           // consecutive failures before content that take it out; default 3
+	Ratio    float64       // share of failed calls within Window that takes it out too; default 0.5; 0: never
+	Window   time.Duration // default 10 s
+	Volume   int           // fewest calls within Window for Ratio to count; default 10
+
+	Ejection    time.Duration // how long it stays out before a probe; doubles with each failed one; default 5 s
+	MaxEjection time.Duration // bound of that; default 1 min
+	MaxEjected  float64       // share of a pool's endpoints that doubtful evidence may take out: a ratio, a stall, refusals; default 0.5
+
+	Stall      time.Duration // without a sign of life while StallCalls wait for their first content; default 30 s; 0: never
+	StallCalls int           // default 3
+
+	Busy    time.Duration // how long one that has no room and names no time is left alone; default 1 s
+	MaxBusy time.Duration // bound of the time that it names; default 1 min
+
+	SlowStart      time.Duration // how long a new one takes to its full share; default 30 s; 0: none
+	SlowStartFloor float64       // share at the start; default 0.1
 }
 
 // Default returns the defaults.
-func Default() Config { return Config{Failures: 3, Ejection: 5 * time.Second} }
+func Default() Config {
+	return Config{
+		Failures: 3, Ratio: 0.5, Window: 10 * time.Second, Volume: 10,
+		Ejection: 5 * time.Second, MaxEjection: time.Minute, MaxEjected: 0.5,
+		Stall: 30 * time.Second, StallCalls: 3,
+		Busy: time.Second, MaxBusy: time.Minute,
+		SlowStart: 30 * time.Second, SlowStartFloor: 0.1,
+	}
+}
+
+// BusyFor returns how long an endpoint is left alone that answered with back-pressure and
+// named a time, or none (negative).
+func (c Config) BusyFor(named time.Duration) time.Duration {
+	if named < 0 {
+		return c.Busy
+	}
+	return min(named, c.MaxBusy)
+}
+
+// Warmth returns the part of its share, above 0 and at most 1, that an endpoint has which
+// is new since the instant: it grows in a straight line from the floor to the whole
+// (Envoy's slow start with aggression 1).
+func (c Config) Warmth(since, now mono.Time) float64 {
+	age := now.Sub(since)
+	if age >= c.SlowStart {
+		return 1
+	}
+	return max(float64(age)/float64(c.SlowStart), c.SlowStartFloor)
+}
 
 // State is an endpoint's place relative to rotation.
 type State uint8
@@ -38,67 +88,19 @@ var stateNames = [...]string{"in_rotation", "ejected", "probing"}
 // String returns the state's name in snake_case, as metrics and the admin API show it.
 func (s State) String() string { return stateNames[s] }
 
-// Breaker is one endpoint's state. The zero Breaker is in rotation. Not safe for
-// concurrent use.
-type Breaker struct {
-	state    State
-	failures int
-	until    mono.Time // while Ejected or Probing: when the next probe is due
-}
+// Cause is why an endpoint left rotation.
+type Cause uint8
 
-// State returns the state as of the last report.
-func (b *Breaker) State() State { return b.state }
+// The causes.
+const (
+	NoCause     Cause = iota
+	Unreachable       // connections fail or break
+	Unhealthy         // its health path says so, or does not answer
+	Failing           // it answers, with failures
+	Silent            // calls get no content from it
+)
 
-// Failures returns the consecutive failures counted so far.
-func (b *Breaker) Failures() int { return b.failures }
+var causeNames = [...]string{"", "unreachable", "unhealthy", "failing", "silent"}
 
-// Permits reports whether the endpoint may be picked now.
-func (b *Breaker) Permits(now mono.Time) bool {
-	return b.state == InRotation || now >= b.until
-}
-
-// ProbeDue returns when an endpoint that is out of rotation may be probed next; false for
-// one that is in rotation.
-func (b *Breaker) ProbeDue() (mono.Time, bool) { return b.until, b.state != InRotation }
-
-// Dispatch takes the permit for a call that is sent to the endpoint now. It returns true
-// when that call is a probe.
-func (b *Breaker) Dispatch(c Config, now mono.Time) bool {
-	if b.state == InRotation {
-		return false
-	}
-	b.state, b.until = Probing, now.Add(c.Ejection)
-	return true
-}
-
-// Succeed books content that arrived: the endpoint is in rotation, whatever it was. It
-// reports whether that changed anything for a picker.
-func (b *Breaker) Succeed() bool {
-	returned := b.state != InRotation
-	*b = Breaker{}
-	return returned
-}
-
-// Fail books a failure before content and reports whether the endpoint should now leave
-// rotation; the caller, who knows whether it is the last one, then calls Eject or not.
-// Failures of calls that were sent before an ejection say nothing new and are ignored.
-func (b *Breaker) Fail(c Config, probe bool) bool {
-	if b.state != InRotation {
-		return probe && b.state == Probing
-	}
-	b.failures++
-	return b.failures >= c.Failures
-}
-
-// Eject takes the endpoint out of rotation.
-func (b *Breaker) Eject(c Config, now mono.Time) {
-	b.state, b.until = Ejected, now.Add(c.Ejection)
-}
-
-// ProbeLost books a probe that ended without a verdict (its client left, or the call
-// itself was at fault): the next call may probe at once.
-func (b *Breaker) ProbeLost(now mono.Time) {
-	if b.state == Probing {
-		b.state, b.until = Ejected, now
-	}
-}
+// String returns the cause's name, as logs and the admin API show it.
+func (c Cause) String() string { return causeNames[c] }

@@ -51,6 +51,9 @@ type weightedLeastRequest struct {
 	powers [256]float64 // (n+1)^bias, which is costly, for the loads that are common
 }
 
+// UsesWeight implements selection.WeightUser.
+func (*weightedLeastRequest) UsesWeight() {}
+
 func (p *weightedLeastRequest) Pick(v *selection.View, _ *selection.Request, r *seed.Rand) selection.Choice {
 	for i, slot := range v.Candidates {
 		v.Scores[i] = v.Endpoints[slot].Weight / p.power(v.Book[slot].Outstanding)

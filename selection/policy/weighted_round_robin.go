@@ -20,6 +20,9 @@ func (*WeightedRoundRobin) New() selection.Policy { return &weightedRoundRobin{}
 
 type weightedRoundRobin struct{ smooth }
 
+// UsesWeight implements selection.WeightUser.
+func (*weightedRoundRobin) UsesWeight() {}
+
 func (p *weightedRoundRobin) Pick(v *selection.View, _ *selection.Request, r *seed.Rand) selection.Choice {
 	for i, slot := range v.Candidates {
 		v.Scores[i] = v.Endpoints[slot].Weight

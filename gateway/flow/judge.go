@@ -1,0 +1,142 @@
+package flow
+
+import (
+	"kvasir/gateway/attempt"
+	"kvasir/internal/mono"
+	"kvasir/selection"
+	"kvasir/selection/health"
+)
+
+// judge draws from the end of a call's attempt what it says of the endpoint.
+func (m *Machine) judge(r *report, c *call) {
+	s, o := &m.state[c.slot], r.outcome
+	if alive(o) {
+		s.life = r.at
+	}
+	if o.Pushed() {
+		s.busyUntil = max(s.busyUntil, r.at.Add(m.health.BusyFor(r.wait)))
+		s.pool.dirty = true
+	}
+	switch {
+	case c.committed:
+		if o == attempt.Stalled {
+			m.fail(r.at, c.slot, o, false)
+		}
+	case o == attempt.Success:
+		m.succeed(r.at, c)
+	case c.resort:
+		// That it is out of rotation is known.
+	case o.Evidence() == attempt.Certain,
+		o.Evidence() == attempt.Probable && c.nTried == 0,
+		o.Evidence() == attempt.Doubtful && c.probe:
+		m.fail(r.at, c.slot, o, c.probe)
+	case c.probe:
+		m.probeLost(r.at, c.slot)
+	}
+}
+
+// alive reports whether the end of an attempt shows that somebody is there who answers.
+func alive(o attempt.Outcome) bool {
+	switch o.Class() {
+	case attempt.ClassSuccess, attempt.ClassBackPressure, attempt.ClassCallerFault:
+		return true
+	default:
+		return o.Evidence() == attempt.Doubtful
+	}
+}
+
+// succeed books content from the call's endpoint: it is in rotation, whatever it was.
+// Endpoints that did not answer the same call have themselves to blame.
+func (m *Machine) succeed(at mono.Time, c *call) {
+	s := &m.state[c.slot]
+	s.life = at
+	if s.breaker.Succeed(m.health, at) {
+		m.refresh(at, c.slot)
+		m.notice(Action{Kind: Returned, Slot: c.slot})
+	}
+	for i, t := range c.tried[:c.nTried] {
+		if t.outcome.Evidence() == attempt.Doubtful && m.endpoints[t.slot].Generation == t.generation {
+			m.fail(at, t.slot, t.outcome, false)
+		}
+		c.tried[i].outcome = attempt.Success // it counts once
+	}
+}
+
+// fail books a failure before content. probe says that the call was the endpoint's probe.
+func (m *Machine) fail(at mono.Time, slot selection.Slot, o attempt.Outcome, probe bool) {
+	s := &m.state[slot]
+	if s.leaving {
+		return
+	}
+	switch s.breaker.Fail(m.health, at, probe) {
+	case health.Leaves:
+		m.eject(at, slot, causeOf(o), o.Evidence() == attempt.Doubtful)
+	case health.LeavesIfOthersStay:
+		m.eject(at, slot, causeOf(o), true)
+	}
+}
+
+func causeOf(o attempt.Outcome) health.Cause {
+	switch o {
+	case attempt.ConnectFailed, attempt.ConnectTimeout, attempt.Broken:
+		return health.Unreachable
+	case attempt.HeaderTimeout, attempt.FirstTokenTimeout, attempt.Stalled:
+		return health.Silent
+	default:
+		return health.Failing
+	}
+}
+
+// eject takes an endpoint out of rotation, unless too few others are left. It reports
+// whether the endpoint is out.
+func (m *Machine) eject(at mono.Time, slot selection.Slot, why health.Cause, doubtful bool) bool {
+	s := &m.state[slot]
+	in := s.breaker.State() == health.InRotation
+	if in && !s.pool.canSpare(m, slot, doubtful) {
+		return false
+	}
+	s.breaker.Eject(m.health, at, why)
+	s.pool.dirty = true
+	if in {
+		m.notice(Action{Kind: Ejected, Slot: slot, Cause: why})
+	}
+	return true
+}
+
+func (m *Machine) probeLost(at mono.Time, slot selection.Slot) {
+	s := &m.state[slot]
+	s.breaker.ProbeLost(at)
+	s.pool.dirty = true
+}
+
+// asked takes the answer to a request to an endpoint's health path.
+func (m *Machine) asked(r *report) {
+	if !m.has(r.slot, r.generation) {
+		return
+	}
+	s := &m.state[r.slot]
+	s.pool.dirty = true
+	if s.breaker.Asked(r.at, r.healthy, max(s.pool.misses, 1)) {
+		m.eject(r.at, r.slot, health.Unhealthy, false)
+	}
+}
+
+// has reports whether the slot belongs to the endpoint that is meant.
+func (m *Machine) has(slot selection.Slot, generation uint32) bool {
+	return int(slot) < len(m.state) && m.state[slot].pool != nil && m.endpoints[slot].Generation == generation
+}
+
+// refresh begins an endpoint's slow start.
+func (m *Machine) refresh(at mono.Time, slot selection.Slot) {
+	s := &m.state[slot]
+	s.pool.dirty = true
+	if m.health.SlowStart > 0 {
+		s.fresh, s.freshSince = true, at
+	}
+}
+
+// notice tells the driver of something that has become of an endpoint.
+func (m *Machine) notice(a Action) {
+	a.Pool, a.Generation = m.state[a.Slot].pool.position, m.endpoints[a.Slot].Generation
+	m.actions = append(m.actions, a)
+}

@@ -1,0 +1,55 @@
+package flow
+
+import (
+	"kvasir/selection"
+	"kvasir/selection/signal"
+)
+
+// learnLoad takes an endpoint's report and counts anew which of the router's own calls
+// the report cannot have seen.
+func (m *Machine) learnLoad(r *report) {
+	if !m.has(r.slot, r.generation) {
+		return
+	}
+	at := r.at.Add(-r.took)
+	load := &m.endpoints[r.slot].Load
+	newer := r.load.Stamped(at)
+	if signal.Restarted(*load, newer) {
+		m.restarted(r, newer)
+	} else {
+		load.Merge(newer)
+	}
+	b := &m.books[r.slot]
+	b.Unseen, b.UnseenTokens = 0, 0
+	i := m.state[r.slot].newest
+	for ; i != none && m.calls[i].dispatched >= at; i = m.calls[i].older {
+		c := &m.calls[i]
+		c.unseen = true
+		b.Unseen++
+		b.UnseenTokens += int64(c.request.InputTokens)
+	}
+	// The unseen calls are the newest ones, so the first seen one ends them.
+	for ; i != none && m.calls[i].unseen; i = m.calls[i].older {
+		m.calls[i].unseen = false
+	}
+}
+
+// restarted forgets what was believed of an endpoint whose process is a new one. Its calls
+// stay charged: each of them ends, one way or another, and is released then.
+func (m *Machine) restarted(r *report, load signal.Load) {
+	m.endpoints[r.slot].Load = load
+	m.unlearn(r.slot)
+	m.state[r.slot].restarts++
+	m.refresh(r.at, r.slot)
+	m.notice(Action{Kind: Restarted, Slot: r.slot})
+}
+
+// unlearn forgets what index and policy believe of the slot's endpoint.
+func (m *Machine) unlearn(slot selection.Slot) {
+	if m.index != nil {
+		m.index.Forget(slot)
+	}
+	if f, ok := m.state[slot].pool.policy.(selection.Forgetter); ok {
+		f.Forget(slot)
+	}
+}

@@ -1,0 +1,83 @@
+package flow
+
+import (
+	"time"
+
+	"kvasir/internal/mono"
+	"kvasir/selection"
+	"kvasir/selection/health"
+)
+
+// recallEvery is how often the retry budget is asked anew for calls that wait at an
+// endpoint from which nothing is to be expected.
+const recallEvery = 250 * time.Millisecond
+
+// watchSilence takes out of rotation the endpoints of which nothing was heard for too
+// long while several calls wait there: an engine that hangs behind a server that lives
+// answers its health path (field case F34).
+func (m *Machine) watchSilence(now mono.Time) {
+	if now < m.silenceAt {
+		return
+	}
+	m.silenceAt = mono.Never
+	for i := range m.state {
+		slot, s := selection.Slot(i), &m.state[i]
+		if s.pool == nil || s.leaving || s.unanswered < m.health.StallCalls || m.health.Stall <= 0 {
+			continue
+		}
+		if due := s.life.Add(m.health.Stall); due > now {
+			m.silenceAt = min(m.silenceAt, due)
+			continue
+		}
+		s.life = now // it is looked at again after as long
+		m.silenceAt = min(m.silenceAt, now.Add(m.health.Stall))
+		if s.breaker.State() == health.InRotation && m.eject(now, slot, health.Silent, true) {
+			m.recallAt = now
+		}
+	}
+}
+
+// abandoned reports whether calls that wait at an endpoint do so in vain: it is leaving,
+// or was found silent.
+func (s *endpointState) abandoned() bool {
+	return s.pool != nil && s.unanswered > 0 &&
+		(s.leaving || s.breaker.State() != health.InRotation && s.breaker.Cause() == health.Silent)
+}
+
+// recall takes waiting calls back from endpoints where they wait in vain, the oldest
+// first, as many as the retry budget grants: without another attempt a call loses nothing
+// by waiting on. The rest is looked at again in a while.
+func (m *Machine) recall(now mono.Time) {
+	if now < m.recallAt {
+		return
+	}
+	m.recallAt = mono.Never
+	for i := range m.state {
+		if m.state[i].abandoned() && !m.recallFrom(now, selection.Slot(i)) {
+			m.recallAt = now.Add(recallEvery)
+		}
+	}
+}
+
+// recallFrom reports whether it is through with the endpoint's calls.
+func (m *Machine) recallFrom(now mono.Time, slot selection.Slot) bool {
+	i := m.state[slot].newest
+	for i != none && m.calls[i].older != none {
+		i = m.calls[i].older
+	}
+	for ; i != none; i = m.calls[i].newer {
+		c := &m.calls[i]
+		if c.committed || c.recalled || c.probe || c.attempt >= m.retry.Attempts {
+			continue
+		}
+		if !m.hasAlternative(now, c, slot) || !m.budget.Spend(now) {
+			return false
+		}
+		c.recalled = true
+		m.actions = append(m.actions, Action{
+			Kind: Recall, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt,
+			Pool: m.state[slot].pool.position, Slot: slot, Generation: m.endpoints[slot].Generation,
+		})
+	}
+	return true
+}

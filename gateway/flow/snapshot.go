@@ -1,0 +1,91 @@
+package flow
+
+import (
+	"slices"
+	"time"
+
+	"kvasir/internal/mono"
+	"kvasir/selection"
+	"kvasir/selection/health"
+)
+
+// Snapshot is what a machine knows at an instant, for people and metrics.
+type Snapshot struct {
+	At          mono.Time
+	InFlight    int // calls the machine holds
+	Waiting     int // of those, between two attempts
+	IndexBytes  int64
+	IndexBlocks int
+	Pools       []PoolState // a pool that has left is here while it has calls
+}
+
+// PoolState is one pool of a Snapshot.
+type PoolState struct {
+	Name, Policy string
+	Endpoints    []EndpointState
+}
+
+// EndpointState is one endpoint of a Snapshot.
+type EndpointState struct {
+	selection.Endpoint
+	Slot                       selection.Slot
+	Book                       selection.Book
+	Health                     health.State
+	Cause                      health.Cause // why it is out of rotation
+	Healthy                    bool         // its health path says nothing else, or is not asked
+	Failures                   int          // consecutive, before content
+	BusyFor                    time.Duration
+	Share                      float64 // of its share that it may have: 1 unless it is new
+	Draining, Leaving          bool
+	Restarts                   int64
+	Dispatched                 int64 // attempts ever sent
+	PromptTokens, CachedTokens int64 // as answers reported them
+}
+
+// Snapshot folds what is older than now and returns a copy of the state.
+func (m *Machine) Snapshot(now mono.Time) Snapshot {
+	m.last = max(m.last, now)
+	m.actions = m.actions[:m.carried]
+	m.fold(m.last)
+	m.carried = len(m.actions)
+	s := Snapshot{At: m.last, InFlight: m.inFlight}
+	for i := range m.calls {
+		if ph := m.calls[i].phase; ph == failed || ph == backingOff {
+			s.Waiting++
+		}
+	}
+	if m.index != nil {
+		s.IndexBytes, s.IndexBlocks = m.index.Bytes(), m.index.Len()
+	}
+	pools := slices.Clone(m.pools)
+	for i := range m.state {
+		if p := m.state[i].pool; p != nil && !slices.Contains(pools, p) {
+			pools = append(pools, p)
+		}
+	}
+	for _, p := range pools {
+		ps := PoolState{Name: p.name, Policy: p.policyName}
+		for i := range m.state {
+			if m.state[i].pool == p {
+				ps.Endpoints = append(ps.Endpoints, m.describe(selection.Slot(i)))
+			}
+		}
+		s.Pools = append(s.Pools, ps)
+	}
+	return s
+}
+
+func (m *Machine) describe(slot selection.Slot) EndpointState {
+	s := &m.state[slot]
+	e := EndpointState{
+		Endpoint: m.endpoints[slot], Slot: slot, Book: m.books[slot],
+		Health: s.breaker.State(), Cause: s.breaker.Cause(), Healthy: s.breaker.Healthy(), Failures: s.breaker.Failures(),
+		BusyFor: max(s.busyUntil.Sub(m.last), 0), Share: 1, Draining: s.draining, Leaving: s.leaving, Restarts: s.restarts,
+		Dispatched: s.dispatched, PromptTokens: s.promptSeen, CachedTokens: s.cachedSeen,
+	}
+	e.Weight = s.weight
+	if s.fresh {
+		e.Share = m.health.Warmth(s.freshSince, m.last)
+	}
+	return e
+}
