@@ -11,7 +11,7 @@ import (
 // rather than written as zero: usage that the endpoint did not report, a first token
 // that never came. Only a Call's own fields are written, so no prompt text can be.
 func LogCall(ctx context.Context, l *slog.Logger, c *Call) {
-	var room [22]slog.Attr
+	var room [24]slog.Attr
 	a := append(room[:0],
 		slog.String("id", c.ID),
 		slog.String("route", c.Route),
@@ -23,6 +23,9 @@ func LogCall(ctx context.Context, l *slog.Logger, c *Call) {
 		slog.Int("input_tokens_estimated", c.InputTokens),
 		seconds("e2e_seconds", c.E2E),
 	)
+	if c.Client != "" {
+		a = append(a, slog.String("client", c.Client))
+	}
 	if c.Refusal != NotRefused {
 		a = append(a, slog.String("refusal", c.Refusal.String()))
 	}

@@ -57,7 +57,9 @@ func TestDocsShowTheCatalogue(t *testing.T) {
 // The catalogue is what the registry has, no more and no less: name, type, help, labels.
 func TestDocsCatalogueIsWhatIsRegistered(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	New(reg, twoModels)
+	m := New(reg)
+	m.Configure(twoModels)
+	m.Pool(twoModels[0].Model, twoModels[0].Pools[0].Pool).Attempt("", 0, EndpointFailure, "broken")
 	reg.MustRegister(State(fullSnapshot))
 	families, err := reg.Gather()
 	if err != nil {

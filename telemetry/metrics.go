@@ -3,6 +3,8 @@ package telemetry
 import (
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,15 +31,25 @@ const (
 
 // Metrics counts calls. It is safe for concurrent use.
 type Metrics struct {
-	calls     *prometheus.CounterVec
-	attempts  *prometheus.CounterVec
-	retries   *prometheus.CounterVec
-	tokens    *prometheus.CounterVec
+	vecs      vecs
 	refusals  [refusals]prometheus.Counter
 	oddities  [oddities]prometheus.Counter
-	durations durations
+	beats     prometheus.Counter
+	reloads   *prometheus.CounterVec
+	reloaded  prometheus.Gauge
+	configure sync.Mutex // one Configure at a time
+	names     atomic.Pointer[names]
+}
 
-	// Written by New alone, so they need no lock.
+// vecs are the families whose labels are configured names.
+type vecs struct {
+	calls, attempts, failures, retries, tokens, ejections, restarts, scrapes *prometheus.CounterVec
+
+	ttft, itl, tpot, e2e, normalized, pick *prometheus.HistogramVec
+}
+
+// names are the counters of what is configured. They are not changed once they are there.
+type names struct {
 	ended    map[poolKey]*tally // calls by outcome; pool "none" included
 	pools    map[poolKey]*Pool
 	stranger *Pool // handle for what is not configured
@@ -70,26 +82,23 @@ func (t *tally) inc(o Outcome) {
 	t.vec.WithLabelValues(append(slices.Clip(t.labels), o.String())...).Inc()
 }
 
-type durations struct {
-	ttft, itl, tpot, e2e, normalized, pick *prometheus.HistogramVec
-}
-
-// New registers the counted series and creates their children for every configured
-// model, pool, endpoint and outcome, so that each series exists with 0 from the start
-// (field case F47): a rate over it is right from the first call on, and an autoscaler
-// never meets an absent series. It panics where reg already has one of the series.
-func New(reg prometheus.Registerer, models []ModelPools) *Metrics {
+// New registers the counted series. Configure names what they count. It panics where reg
+// already has one of the series.
+func New(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		calls:    callsTotal.counter(reg),
-		attempts: attemptsTotal.counter(reg),
-		retries:  retriesTotal.counter(reg),
-		tokens:   tokensTotal.counter(reg),
-		durations: durations{
+		vecs: vecs{
+			calls: callsTotal.counter(reg), attempts: attemptsTotal.counter(reg), failures: failuresTotal.counter(reg),
+			retries: retriesTotal.counter(reg), tokens: tokensTotal.counter(reg), ejections: ejectionsTotal.counter(reg),
+			restarts: restartsTotal.counter(reg), scrapes: scrapesTotal.counter(reg),
 			ttft: ttftSeconds.histogram(reg), itl: itlSeconds.histogram(reg), tpot: tpotSeconds.histogram(reg),
 			e2e: e2eSeconds.histogram(reg), normalized: normalizedSeconds.histogram(reg), pick: pickSeconds.histogram(reg),
 		},
-		ended: map[poolKey]*tally{},
-		pools: map[poolKey]*Pool{},
+		beats:    heartbeatsTotal.counter(reg).WithLabelValues(),
+		reloads:  reloadsTotal.counter(reg),
+		reloaded: reloadedSeconds.gauge(reg).WithLabelValues(),
+	}
+	for _, result := range [...]string{"applied", "refused"} {
+		m.reloads.WithLabelValues(result)
 	}
 	refused := refusalsTotal.counter(reg)
 	for r := NotRefused + 1; r < refusals; r++ {
@@ -99,14 +108,62 @@ func New(reg prometheus.Registerer, models []ModelPools) *Metrics {
 	for o := range oddities {
 		m.oddities[o] = odd.WithLabelValues(o.String())
 	}
-	for _, mod := range models {
-		m.addEnded(mod.Model, "")
-		for _, p := range mod.Pools {
-			m.pools[poolKey{mod.Model, p.Pool}] = m.newPool(mod.Model, p.Pool, p.Endpoints)
+	n := &names{ended: map[poolKey]*tally{}, pools: map[poolKey]*Pool{}}
+	n.stranger = m.newPool("", "")
+	n.ended[poolKey{}] = m.newEnded("", "")
+	m.names.Store(n)
+	return m
+}
+
+// Configure makes the counters those of the models: every configured model, pool, endpoint
+// and outcome has its series with 0 from the start (field case F47), so that a rate over
+// it is right from the first call on and an autoscaler never meets an absent series. What
+// stays goes on counting; the series of what is gone are gone (field case F75).
+func (m *Metrics) Configure(models []ModelPools) {
+	m.configure.Lock()
+	defer m.configure.Unlock()
+	before := m.names.Load()
+	n := &names{ended: map[poolKey]*tally{}, pools: map[poolKey]*Pool{}, stranger: before.stranger}
+	n.ended[poolKey{}] = before.ended[poolKey{}]
+	keep := func(key poolKey) {
+		if n.ended[key] = before.ended[key]; n.ended[key] == nil {
+			n.ended[key] = m.newEnded(key.model, key.pool)
 		}
 	}
-	m.stranger = m.newPool("", "", nil)
-	return m
+	for _, mod := range models {
+		keep(poolKey{mod.Model, ""})
+		for _, p := range mod.Pools {
+			key := poolKey{mod.Model, p.Pool}
+			keep(key)
+			if n.pools[key] = before.pools[key]; n.pools[key] == nil {
+				n.pools[key] = m.newPool(key.model, key.pool)
+			}
+			n.pools[key].configure(&m.vecs, p.Endpoints)
+		}
+	}
+	m.names.Store(n)
+	for key := range before.ended {
+		if n.ended[key] == nil {
+			m.vecs.delete(prometheus.Labels{"model": label(key.model, unknownName), "pool": label(key.pool, noPool)})
+		}
+	}
+}
+
+// all returns every family.
+func (v *vecs) all() []interface {
+	DeletePartialMatch(prometheus.Labels) int
+} {
+	return []interface {
+		DeletePartialMatch(prometheus.Labels) int
+	}{v.calls, v.attempts, v.failures, v.retries, v.tokens, v.ejections, v.restarts, v.scrapes,
+		v.ttft, v.itl, v.tpot, v.e2e, v.normalized, v.pick}
+}
+
+// delete drops the series that have all of the labels.
+func (v *vecs) delete(labels prometheus.Labels) {
+	for _, family := range v.all() {
+		family.DeletePartialMatch(labels)
+	}
 }
 
 // label returns s as a label's value: the registry refuses what is not UTF-8.
@@ -117,39 +174,54 @@ func label(s, empty string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// addEnded creates the call counters of a pool; an empty pool stands for none.
-func (m *Metrics) addEnded(model, pool string) *tally {
-	t := newTally(m.calls, Refused, label(model, unknownName), label(pool, noPool))
-	m.ended[poolKey{model, pool}] = t
-	return t
+// newEnded creates the call counters of a pool; an empty pool stands for none.
+func (m *Metrics) newEnded(model, pool string) *tally {
+	return newTally(m.vecs.calls, Refused, label(model, unknownName), label(pool, noPool))
 }
 
 // endedIn returns the call counters for the names of a record. A model that isn't
 // configured is "unknown", a pool that isn't is "none".
-func (m *Metrics) endedIn(model, pool string) *tally {
-	for _, k := range [...]poolKey{{model, pool}, {model, ""}, {"", ""}} {
-		if t, ok := m.ended[k]; ok {
+func (n *names) endedIn(model, pool string) *tally {
+	for _, k := range [...]poolKey{{model, pool}, {model, ""}} {
+		if t, ok := n.ended[k]; ok {
 			return t
 		}
 	}
-	panic("telemetry: New made no counters for strangers")
+	return n.ended[poolKey{}]
 }
 
-// Pool returns the handle that counts for a configured pool; keep it, it never
-// changes. For names that aren't configured it is the handle of model "unknown", pool
+// Pool returns the handle that counts for a configured pool; it stays the same as long as
+// the pool is configured. For names that aren't it is the handle of model "unknown", pool
 // "none", so that no caller can make a new series.
 func (m *Metrics) Pool(model, pool string) *Pool {
-	if p, ok := m.pools[poolKey{model, pool}]; ok {
+	n := m.names.Load()
+	if p, ok := n.pools[poolKey{model, pool}]; ok {
 		return p
 	}
-	return m.stranger
+	return n.stranger
 }
+
+// Reloaded counts a configuration that was read anew: one that was put in service, or
+// refused.
+func (m *Metrics) Reloaded(applied bool) {
+	result := "refused"
+	if applied {
+		result = "applied"
+	}
+	m.reloads.WithLabelValues(result).Inc()
+}
+
+// Applied notes when the configuration in service was put there.
+func (m *Metrics) Applied(at time.Time) { m.reloaded.Set(float64(at.Unix())) }
+
+// Heartbeat counts a comment that was sent to a client that waits.
+func (m *Metrics) Heartbeat() { m.beats.Inc() }
 
 // Call counts a call that has ended: outcome, refusal, oddity, tokens, and those
 // latencies that are known only at the end. What the Pool's own methods count when it
 // happens (first token, gaps, picks, attempts) is not counted again. Call once a call.
 func (m *Metrics) Call(c *Call) {
-	m.endedIn(c.Model, c.Pool).inc(c.Outcome)
+	m.names.Load().endedIn(c.Model, c.Pool).inc(c.Outcome)
 	if c.Refusal != NotRefused && c.Refusal < refusals {
 		m.refusals[c.Refusal].Inc()
 	}
@@ -168,39 +240,102 @@ func (m *Metrics) Oddity(o Oddity) {
 	}
 }
 
-// Pool counts for one pool of one model. Its methods do not allocate and are safe for
-// concurrent use.
+// Pool counts for one pool of one model. Its methods are safe for concurrent use, and
+// those that calls use do not allocate.
 type Pool struct {
-	endpoints map[string]*tally
+	model, pool string // as labels
+
+	endpoints atomic.Pointer[map[string]*Endpoint]
 	elsewhere *tally // attempts at an endpoint that isn't configured
 	retries   prometheus.Counter
+	failures  sync.Map // kind → prometheus.Counter
+	failed    *prometheus.CounterVec
 
 	input, output, cached, estimated prometheus.Counter
 
 	ttft, itl, tpot, e2e, normalized, pick prometheus.Observer
 }
 
-func (m *Metrics) newPool(model, pool string, endpoints []string) *Pool {
+// Endpoint counts for one endpoint of a pool.
+type Endpoint struct {
+	attempts                        *tally
+	ejections, restarts             prometheus.Counter
+	scraped, scrapeBad, scrapeOddly prometheus.Counter
+}
+
+func (m *Metrics) newPool(model, pool string) *Pool {
 	ml, pl := label(model, unknownName), label(pool, noPool)
-	d := m.durations
+	v := &m.vecs
 	p := &Pool{
-		endpoints: make(map[string]*tally, len(endpoints)),
-		elsewhere: &tally{vec: m.attempts, labels: []string{ml, pl, unknownName}},
-		retries:   m.retries.WithLabelValues(ml, pl),
+		model: ml, pool: pl,
+		elsewhere: &tally{vec: v.attempts, labels: []string{ml, pl, unknownName}},
+		retries:   v.retries.WithLabelValues(ml, pl),
+		failed:    v.failures,
 
-		input:     m.tokens.WithLabelValues(ml, pl, "input"),
-		output:    m.tokens.WithLabelValues(ml, pl, "output"),
-		cached:    m.tokens.WithLabelValues(ml, pl, "cached"),
-		estimated: m.tokens.WithLabelValues(ml, pl, "input_estimated"),
+		input:     v.tokens.WithLabelValues(ml, pl, "input"),
+		output:    v.tokens.WithLabelValues(ml, pl, "output"),
+		cached:    v.tokens.WithLabelValues(ml, pl, "cached"),
+		estimated: v.tokens.WithLabelValues(ml, pl, "input_estimated"),
 
-		ttft: d.ttft.WithLabelValues(ml, pl), itl: d.itl.WithLabelValues(ml, pl), tpot: d.tpot.WithLabelValues(ml, pl),
-		e2e: d.e2e.WithLabelValues(ml, pl), normalized: d.normalized.WithLabelValues(ml, pl), pick: d.pick.WithLabelValues(ml, pl),
+		ttft: v.ttft.WithLabelValues(ml, pl), itl: v.itl.WithLabelValues(ml, pl), tpot: v.tpot.WithLabelValues(ml, pl),
+		e2e: v.e2e.WithLabelValues(ml, pl), normalized: v.normalized.WithLabelValues(ml, pl), pick: v.pick.WithLabelValues(ml, pl),
 	}
-	for _, e := range endpoints {
-		p.endpoints[e] = newTally(m.attempts, ClientGone, ml, pl, label(e, unknownName))
-	}
-	m.addEnded(model, pool)
+	p.endpoints.Store(&map[string]*Endpoint{})
 	return p
+}
+
+// configure makes the pool's endpoints those that are named.
+func (p *Pool) configure(v *vecs, endpoints []string) {
+	before, after := *p.endpoints.Load(), make(map[string]*Endpoint, len(endpoints))
+	for _, e := range endpoints {
+		if after[e] = before[e]; after[e] == nil {
+			l := []string{p.model, p.pool, label(e, unknownName)}
+			after[e] = &Endpoint{
+				attempts:  newTally(v.attempts, ClientGone, l...),
+				ejections: v.ejections.WithLabelValues(l...), restarts: v.restarts.WithLabelValues(l...),
+				scraped:     v.scrapes.WithLabelValues(append(slices.Clip(l), "read")...),
+				scrapeBad:   v.scrapes.WithLabelValues(append(slices.Clip(l), "failed")...),
+				scrapeOddly: v.scrapes.WithLabelValues(append(slices.Clip(l), "incomplete")...),
+			}
+		}
+	}
+	p.endpoints.Store(&after)
+	for e := range before {
+		if after[e] == nil {
+			v.delete(prometheus.Labels{"model": p.model, "pool": p.pool, "endpoint": label(e, unknownName)})
+		}
+	}
+}
+
+// Endpoint returns the handle that counts for an endpoint of the pool, or nil, whose
+// methods count nothing, where it is not configured.
+func (p *Pool) Endpoint(name string) *Endpoint { return (*p.endpoints.Load())[name] }
+
+// Ejected counts that the endpoint has left rotation.
+func (e *Endpoint) Ejected() {
+	if e != nil {
+		e.ejections.Inc()
+	}
+}
+
+// Restarted counts that the endpoint was found to have restarted.
+func (e *Endpoint) Restarted() {
+	if e != nil {
+		e.restarts.Inc()
+	}
+}
+
+// Scraped counts a scrape: one that failed, or one that was read, with or without faults.
+func (e *Endpoint) Scraped(ok, clean bool) {
+	switch {
+	case e == nil:
+	case !ok:
+		e.scrapeBad.Inc()
+	case !clean:
+		e.scrapeOddly.Inc()
+	default:
+		e.scraped.Inc()
+	}
 }
 
 // TTFT observes the time from a call's arrival to its first content token. Call it when
@@ -215,16 +350,25 @@ func (p *Pool) ITL(d time.Duration) { p.itl.Observe(d.Seconds()) }
 func (p *Pool) PickTime(d time.Duration) { p.pick.Observe(d.Seconds()) }
 
 // Attempt counts an upstream attempt that has ended. number is the attempt's place in
-// its call; 0 is the first, every other one is a retry.
-func (p *Pool) Attempt(endpoint string, number int, o Outcome) {
-	t, ok := p.endpoints[endpoint]
-	if !ok {
-		t = p.elsewhere
+// its call; 0 is the first, every other one is a retry. kind is the failure's own name,
+// one of a bounded set; empty for a success.
+func (p *Pool) Attempt(endpoint string, number int, o Outcome, kind string) {
+	t := p.elsewhere
+	if e := p.Endpoint(endpoint); e != nil {
+		t = e.attempts
 	}
 	t.inc(o)
 	if number > 0 {
 		p.retries.Inc()
 	}
+	if kind == "" {
+		return
+	}
+	c, ok := p.failures.Load(kind)
+	if !ok {
+		c, _ = p.failures.LoadOrStore(kind, p.failed.WithLabelValues(p.model, p.pool, kind))
+	}
+	c.(prometheus.Counter).Inc()
 }
 
 func (p *Pool) succeeded(c *Call) {

@@ -28,7 +28,9 @@ var twoModels = []ModelPools{
 func newMetrics(t testing.TB) (*prometheus.Registry, *Metrics) {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
-	return reg, New(reg, twoModels)
+	m := New(reg)
+	m.Configure(twoModels)
+	return reg, m
 }
 
 // samples returns every sample of the registry's counters and gauges, and of its
@@ -117,12 +119,12 @@ func TestCallIsCountedOnceInEachSeries(t *testing.T) {
 	reg, m := newMetrics(t)
 	p := m.Pool("llama", "gpus")
 	p.PickTime(300 * time.Nanosecond)
-	p.Attempt("a", 0, EndpointFailure)
+	p.Attempt("a", 0, EndpointFailure, "")
 	p.PickTime(200 * time.Nanosecond)
 	p.TTFT(200 * time.Millisecond)
 	p.ITL(10 * time.Millisecond)
 	p.ITL(12 * time.Millisecond)
-	p.Attempt("b", 1, Success)
+	p.Attempt("b", 1, Success, "")
 	m.Call(&Call{
 		Model: "llama", Pool: "gpus", Endpoint: "b", Outcome: Success, Attempts: 2, Stream: true,
 		InputTokens: 90, UsageKnown: true, PromptTokens: 100, CachedTokens: 64, OutputTokens: 3,
@@ -215,7 +217,7 @@ func TestRandomNamesMakeNoSeries(t *testing.T) {
 		model, pool := some("llama"), some("gpus")
 		p := m.Pool(model, pool)
 		p.TTFT(time.Duration(r.Int64()))
-		p.Attempt(some("a"), r.IntN(3), Outcome(r.Uint32()))
+		p.Attempt(some("a"), r.IntN(3), Outcome(r.Uint32()), "")
 		m.Oddity(Oddity(r.Uint32()))
 		m.Call(&Call{
 			ID: name(), Model: model, Pool: pool, Endpoint: name(), Policy: name(), Route: name(),
@@ -237,8 +239,9 @@ func TestRandomNamesMakeNoSeries(t *testing.T) {
 
 func TestConfiguredNamesNeedNotBeText(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	m := New(reg, []ModelPools{{Model: "a\xffb", Pools: []PoolEndpoints{{Pool: "p\xfe", Endpoints: []string{"\xfd"}}}}})
-	m.Pool("a\xffb", "p\xfe").Attempt("\xfd", 0, Success)
+	m := New(reg)
+	m.Configure([]ModelPools{{Model: "a\xffb", Pools: []PoolEndpoints{{Pool: "p\xfe", Endpoints: []string{"\xfd"}}}}})
+	m.Pool("a\xffb", "p\xfe").Attempt("\xfd", 0, Success, "")
 	want(t, samples(t, reg), "kvasir_attempts_total{endpoint=\"\uFFFD\",model=\"a\uFFFDb\",outcome=\"success\",pool=\"p\uFFFD\"}", 1)
 	page(t, reg)
 }
@@ -263,7 +266,7 @@ func TestCountingDoesNotAllocate(t *testing.T) {
 		"TTFT":     func() { p.TTFT(time.Millisecond) },
 		"ITL":      func() { p.ITL(time.Millisecond) },
 		"PickTime": func() { p.PickTime(time.Microsecond) },
-		"Attempt":  func() { p.Attempt("a", 1, Success) },
+		"Attempt":  func() { p.Attempt("a", 1, Success, "") },
 		"Pool":     func() { m.Pool("llama", "gpus") },
 		"Call":     func() { m.Call(c) },
 	} {
@@ -282,7 +285,7 @@ func TestCountingIsSafeForConcurrentUse(t *testing.T) {
 			for range each {
 				p := m.Pool("llama", "gpus")
 				p.ITL(time.Millisecond)
-				p.Attempt("elsewhere", 1, Refused)
+				p.Attempt("elsewhere", 1, Refused, "")
 				m.Call(&Call{Model: "llama", Pool: "gpus", Outcome: Success})
 			}
 		})

@@ -41,6 +41,20 @@ var (
 		help: "Client calls that ended, by pool of the last attempt (none: no attempt was made) and outcome."}
 	attemptsTotal = series{name: "kvasir_attempts_total", kind: "counter", unit: "attempts", labels: append(slices.Clone(byEndpoint), "outcome"),
 		help: "Upstream attempts that ended, by endpoint and outcome."}
+	failuresTotal = series{name: "kvasir_attempt_failures_total", kind: "counter", unit: "attempts", labels: append(slices.Clone(byPool), "kind"),
+		help: "Upstream attempts that ended without success, by kind: connect_failed, connect_timeout, exhausted, broken, stale_connection, header_timeout, first_token_timeout, stalled, overdue, forfeited, recalled, bad_gateway, failed, stream_error, denied, missing, unusable, busy, limited, caller_fault, client_gone. A kind has a series once it has happened."}
+	ejectionsTotal = series{name: "kvasir_ejections_total", kind: "counter", unit: "ejections", labels: byEndpoint,
+		help: "Times that the endpoint has left rotation."}
+	restartsTotal = series{name: "kvasir_endpoint_restarts_total", kind: "counter", unit: "restarts", labels: byEndpoint,
+		help: "Times that the endpoint was found to have restarted; what was believed of its cache is forgotten then."}
+	scrapesTotal = series{name: "kvasir_scrapes_total", kind: "counter", unit: "scrapes", labels: append(slices.Clone(byEndpoint), "result"),
+		help: "Scrapes of the endpoint's metrics. read: as expected; incomplete: with numbers missing or impossible; failed: no page."}
+	heartbeatsTotal = series{name: "kvasir_heartbeats_total", kind: "counter", unit: "comments",
+		help: "Comments sent to streaming clients that had waited for client.heartbeat."}
+	reloadsTotal = series{name: "kvasir_config_reloads_total", kind: "counter", unit: "reloads", labels: []string{"result"},
+		help: "Configurations read after the first one. applied: in service; refused: invalid, and the one before stays."}
+	reloadedSeconds = series{name: "kvasir_config_applied_timestamp_seconds", kind: "gauge", unit: "seconds",
+		help: "Unix time at which the configuration in service was applied."}
 	retriesTotal = series{name: "kvasir_retries_total", kind: "counter", unit: "attempts", labels: byPool,
 		help: "Upstream attempts that ended and were not their call's first, by the attempt's own pool."}
 	refusalsTotal = series{name: "kvasir_refusals_total", kind: "counter", unit: "calls", labels: []string{"reason"},
@@ -77,6 +91,16 @@ var (
 		help: "1 while the endpoint takes calls; 0 while it is ejected or probed."}
 	probing = series{name: "kvasir_endpoint_probing", kind: "gauge", unit: "boolean", labels: byEndpoint,
 		help: "1 while an ejected endpoint is given one call as a probe."}
+	draining = series{name: "kvasir_endpoint_draining", kind: "gauge", unit: "boolean", labels: byEndpoint,
+		help: "1 while the endpoint gets no new calls because it drains, or leaves."}
+	healthy = series{name: "kvasir_endpoint_healthy", kind: "gauge", unit: "boolean", labels: byEndpoint,
+		help: "0 while the endpoint's health path fails; 1 also where it is not asked."}
+	busySeconds = series{name: "kvasir_endpoint_busy_seconds", kind: "gauge", unit: "seconds", labels: byEndpoint,
+		help: "How much longer the endpoint is left alone because it answered with back-pressure."}
+	share = series{name: "kvasir_endpoint_share", kind: "gauge", unit: "ratio", labels: byEndpoint,
+		help: "Part of its share of calls that the endpoint may have: 1, less while it is new."}
+	discoveryAge = series{name: "kvasir_discovery_age_seconds", kind: "gauge", unit: "seconds", labels: byPool,
+		help: "Time since the pool's discovery last succeeded. No sample for a pool without discovery."}
 	signalAge = series{name: "kvasir_signal_age_seconds", kind: "gauge", unit: "seconds", labels: byEndpoint,
 		help: "Age of the endpoint's newest load report. No sample while there is none."}
 	endpointRunning = series{name: "kvasir_endpoint_running", kind: "gauge", unit: "calls", labels: byEndpoint,
@@ -93,14 +117,22 @@ var (
 
 // catalog lists every series in the order of docs/metrics.md.
 var catalog = []*series{
-	&callsTotal, &attemptsTotal, &retriesTotal, &refusalsTotal, &tokensTotal, &odditiesTotal,
+	&callsTotal, &attemptsTotal, &failuresTotal, &retriesTotal, &ejectionsTotal, &restartsTotal, &scrapesTotal,
+	&heartbeatsTotal, &reloadsTotal, &reloadedSeconds,
+	&refusalsTotal, &tokensTotal, &odditiesTotal,
 	&ttftSeconds, &itlSeconds, &tpotSeconds, &e2eSeconds, &normalizedSeconds, &pickSeconds,
-	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &signalAge,
+	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &discoveryAge, &signalAge,
 	&endpointRunning, &endpointWaiting, &endpointKVUsage, &indexBytes, &indexBlocks,
 }
 
 func (s *series) counter(reg prometheus.Registerer) *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: s.name, Help: s.help}, s.labels)
+	reg.MustRegister(v)
+	return v
+}
+
+func (s *series) gauge(reg prometheus.Registerer) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: s.name, Help: s.help}, s.labels)
 	reg.MustRegister(v)
 	return v
 }

@@ -35,6 +35,13 @@ type ModelState struct {
 	IndexBytes  int64 // memory held by the prefix index
 	IndexBlocks int   // blocks known to it
 	Endpoints   []EndpointState
+	Discovery   []DiscoveryState
+}
+
+// DiscoveryState is how a pool that is discovered fares.
+type DiscoveryState struct {
+	Pool string
+	Age  float64 // seconds since it last succeeded
 }
 
 // EndpointState is what is believed of one endpoint.
@@ -43,6 +50,10 @@ type EndpointState struct {
 	Endpoint    string
 	Outstanding int // calls charged to it and not ended
 	Rotation    Rotation
+	Draining    bool    // no new calls go to it
+	Healthy     bool    // its health path does not fail
+	BusyFor     float64 // seconds that it is left alone for want of room
+	Share       float64 // of its share that it may have, 0 to 1
 
 	SignalAge Value // seconds since its newest load report was true
 	Running   Value // calls in its batch, as reported
@@ -56,7 +67,7 @@ type EndpointState struct {
 func State(snapshot func() Snapshot) prometheus.Collector {
 	c := &state{snapshot: snapshot, descs: map[*series]*prometheus.Desc{}}
 	for _, s := range catalog {
-		if s.kind == "gauge" {
+		if s.kind == "gauge" && s != &reloadedSeconds {
 			c.descs[s] = s.desc()
 		}
 	}
@@ -87,11 +98,18 @@ func (c *state) Collect(ch chan<- prometheus.Metric) {
 		model := label(m.Model, unknownName)
 		emit(&indexBytes, float64(m.IndexBytes), model)
 		emit(&indexBlocks, float64(m.IndexBlocks), model)
+		for _, d := range m.Discovery {
+			emit(&discoveryAge, d.Age, model, label(d.Pool, noPool))
+		}
 		for _, e := range m.Endpoints {
 			labels := []string{model, label(e.Pool, noPool), label(e.Endpoint, unknownName)}
 			emit(&inFlight, float64(e.Outstanding), labels...)
 			emit(&inRotation, oneIf(e.Rotation == InRotation), labels...)
 			emit(&probing, oneIf(e.Rotation == Probing), labels...)
+			emit(&draining, oneIf(e.Draining), labels...)
+			emit(&healthy, oneIf(e.Healthy), labels...)
+			emit(&busySeconds, e.BusyFor, labels...)
+			emit(&share, e.Share, labels...)
 			known := func(s *series, v Value) {
 				if v.Known {
 					emit(s, v.V, labels...)

@@ -15,10 +15,11 @@ func known(v float64) Value { return Value{V: v, Known: true} }
 func fullSnapshot() Snapshot {
 	return Snapshot{CallsInFlight: 5, BufferedBytes: 4096, Models: []ModelState{{
 		Model: "llama", IndexBytes: 1 << 20, IndexBlocks: 300,
+		Discovery: []DiscoveryState{{Pool: "gpus", Age: 1.5}},
 		Endpoints: []EndpointState{
-			{Pool: "gpus", Endpoint: "a", Outstanding: 3, Rotation: InRotation, SignalAge: known(0.25), Running: known(2), Waiting: known(0), KVUsage: known(0.75)},
+			{Pool: "gpus", Endpoint: "a", Outstanding: 3, Rotation: InRotation, Healthy: true, Share: 0.5, BusyFor: 2, SignalAge: known(0.25), Running: known(2), Waiting: known(0), KVUsage: known(0.75)},
 			{Pool: "gpus", Endpoint: "b", Outstanding: 1, Rotation: Probing},
-			{Pool: "gpus", Endpoint: "c", Rotation: Ejected},
+			{Pool: "gpus", Endpoint: "c", Rotation: Ejected, Draining: true},
 		},
 	}}}
 }
@@ -29,26 +30,38 @@ func TestStateShowsTheSnapshot(t *testing.T) {
 	got := samples(t, reg)
 	at := func(e string) string { return `{endpoint="` + e + `",model="llama",pool="gpus"}` }
 	for name, v := range map[string]float64{
-		"kvasir_calls_in_flight{}":                  5,
-		"kvasir_buffered_bytes{}":                   4096,
-		`kvasir_prefix_index_bytes{model="llama"}`:  1 << 20,
-		`kvasir_prefix_index_blocks{model="llama"}`: 300,
-		"kvasir_in_flight" + at("a"):                3,
-		"kvasir_in_flight" + at("b"):                1,
-		"kvasir_in_flight" + at("c"):                0,
-		"kvasir_endpoint_in_rotation" + at("a"):     1,
-		"kvasir_endpoint_in_rotation" + at("b"):     0,
-		"kvasir_endpoint_in_rotation" + at("c"):     0,
-		"kvasir_endpoint_probing" + at("a"):         0,
-		"kvasir_endpoint_probing" + at("b"):         1,
-		"kvasir_endpoint_probing" + at("c"):         0,
-		"kvasir_signal_age_seconds" + at("a"):       0.25,
-		"kvasir_endpoint_running" + at("a"):         2,
-		"kvasir_endpoint_waiting" + at("a"):         0,
-		"kvasir_endpoint_kv_usage" + at("a"):        0.75,
+		"kvasir_calls_in_flight{}":                                5,
+		"kvasir_buffered_bytes{}":                                 4096,
+		`kvasir_prefix_index_bytes{model="llama"}`:                1 << 20,
+		`kvasir_prefix_index_blocks{model="llama"}`:               300,
+		"kvasir_in_flight" + at("a"):                              3,
+		"kvasir_in_flight" + at("b"):                              1,
+		"kvasir_in_flight" + at("c"):                              0,
+		"kvasir_endpoint_in_rotation" + at("a"):                   1,
+		"kvasir_endpoint_in_rotation" + at("b"):                   0,
+		"kvasir_endpoint_in_rotation" + at("c"):                   0,
+		"kvasir_endpoint_probing" + at("a"):                       0,
+		"kvasir_endpoint_probing" + at("b"):                       1,
+		"kvasir_endpoint_probing" + at("c"):                       0,
+		"kvasir_signal_age_seconds" + at("a"):                     0.25,
+		"kvasir_endpoint_draining" + at("a"):                      0,
+		"kvasir_endpoint_draining" + at("c"):                      1,
+		"kvasir_endpoint_healthy" + at("a"):                       1,
+		"kvasir_endpoint_healthy" + at("c"):                       0,
+		"kvasir_endpoint_share" + at("a"):                         0.5,
+		"kvasir_endpoint_busy_seconds" + at("a"):                  2,
+		`kvasir_discovery_age_seconds{model="llama",pool="gpus"}`: 1.5,
+		"kvasir_endpoint_running" + at("a"):                       2,
+		"kvasir_endpoint_waiting" + at("a"):                       0,
+		"kvasir_endpoint_kv_usage" + at("a"):                      0.75,
 	} {
 		want(t, got, name, v)
 		delete(got, name)
+	}
+	for _, e := range []string{"a", "b", "c"} { // these are known of every endpoint
+		for _, name := range []string{"draining", "healthy", "share", "busy_seconds"} {
+			delete(got, "kvasir_endpoint_"+name+at(e))
+		}
 	}
 	for name, v := range got {
 		t.Errorf("%s = %v: what is unknown must have no sample", name, v)

@@ -57,12 +57,13 @@ const (
 	TooManyCalls         // over the bound of calls in flight
 	NoEndpoint           // no pool of the model has an endpoint in rotation
 	Draining             // shutting down
+	Unauthorized         // no key, or one that is not known
 	refusals             // how many there are
 )
 
 var refusalNames = [refusals]string{
 	"", "bad_request", "unknown_route", "unknown_model", "body_too_large",
-	"buffers_full", "too_many_calls", "no_endpoint", "draining",
+	"buffers_full", "too_many_calls", "no_endpoint", "draining", "unauthorized",
 }
 
 // String returns the refusal's name as labels and log lines show it; empty for
@@ -102,6 +103,7 @@ type Call struct {
 	Pool     string // pool of the last attempt; empty where there was none
 	Endpoint string // endpoint of the last attempt; empty where there was none
 	Policy   string // policy that picked it, kebab-case
+	Client   string // the client's configured name; empty where none is needed, or none was shown
 	Route    string // the route's pattern, such as /v1/chat/completions; never the client's own path
 
 	Outcome  Outcome
