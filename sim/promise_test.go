@@ -159,7 +159,8 @@ func promiseRead(t *testing.T, c promiseCall, id int, cfg emulator.Config) sim.C
 	t.Helper()
 	var reader api.Reader
 	var blocks kvblock.Writer
-	q, err := reader.Read(c.body)
+	grammar := map[tokenizer.Route]api.Grammar{tokenizer.Chat: api.Chat, tokenizer.Completions: api.Completions, tokenizer.Embeddings: api.Embeddings}[c.route]
+	q, err := reader.Read(grammar, c.body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +253,7 @@ func promiseLive(t *testing.T, rule policy.Rule, trace []promiseCall) []selectio
 			stops[i] = start(i)
 		}
 
-		transport := proxy.NewTransport(time.Second, 4*time.Second, 100, network.DialContext)
+		transport := proxy.NewTransport(proxy.TransportConfig{Connect: time.Second, Idle: 4 * time.Second, PerHost: 100, Dial: network.DialContext})
 		g := promiseGateway(t, rule, epoch, transport, func(d *selection.Decision) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -304,14 +305,14 @@ func promiseGateway(t *testing.T, rule policy.Rule, epoch time.Time, transport h
 	for i := range promiseEngines {
 		live.Endpoints = append(live.Endpoints, proxy.Endpoint{URL: "http://" + promiseAddr(i)})
 	}
-	metrics := telemetry.New(prometheus.NewRegistry(), []telemetry.ModelPools{{
-		Model: promiseModel, Pools: []telemetry.PoolEndpoints{{Pool: "p"}},
-	}})
 	g, err := proxy.New(proxy.Config{
 		Models:     []proxy.Model{{Name: promiseModel, Machine: promiseMachine(rule), Pools: []proxy.Pool{live}}},
 		Limits:     proxy.Limits{Calls: 5000, Body: 1 << 20, Buffered: 1 << 30, Event: 1 << 20, Preamble: 64 << 10},
+		Access:     proxy.Access{Anonymous: true},
+		Timeouts:   proxy.Timeouts{Header: time.Minute, FirstToken: time.Minute, Progress: time.Minute, Idle: time.Minute, Total: time.Hour},
+		Heartbeat:  15 * time.Second,
 		BlockBytes: promiseBlock, BodyTimeout: time.Minute, WriteTimeout: time.Minute,
-		Router: promiseRouter, Transport: transport, Metrics: metrics, Log: slog.New(slog.DiscardHandler),
+		Router: promiseRouter, Transport: transport, Metrics: telemetry.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 		OnDecision: func(_ string, d *selection.Decision) { log(d) },
 		Epoch:      epoch,
 	})

@@ -12,19 +12,22 @@ import (
 
 const configUsage = `usage: kvasir config check [-no-secrets] FILE
        kvasir config example
+       kvasir config schema
 
 check prints every problem of a configuration file with its position.
 example prints a full commented configuration file.
+schema prints the format as JSON Schema, for editors that complete and check.
 
 flags of check:
-  -no-secrets   check the form of secrets, but don't read them
+  -no-secrets   check the form of secrets and of paths, but read none of them
 
 example:
   kvasir config example > kvasir.yaml
   kvasir config check kvasir.yaml
+  kvasir config schema > kvasir.schema.json
 `
 
-// runConfig is kvasir config: it checks a file or prints an example.
+// runConfig is kvasir config: it checks a file, or prints an example or the schema.
 func runConfig(_ context.Context, env environment, args []string) int {
 	flags := flag.NewFlagSet("kvasir config", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -39,14 +42,17 @@ func runConfig(_ context.Context, env environment, args []string) int {
 	case len(words) == 1 && words[0] == "example" && flags.NFlag() == 0:
 		fmt.Fprint(env.stdout, config.Example())
 		return 0
+	case len(words) == 1 && words[0] == "schema" && flags.NFlag() == 0:
+		fmt.Fprint(env.stdout, config.Schema())
+		return 0
 	case len(words) == 2 && words[0] == "check":
 		return checkConfig(env, words[1], *noSecrets)
 	case len(words) == 0:
-		return misuse(env, "expected check or example")
+		return misuse(env, "expected check, example or schema")
 	case words[0] == "check":
 		return misuse(env, "check takes one FILE")
-	case words[0] == "example":
-		return misuse(env, "example takes nothing further")
+	case words[0] == "example" || words[0] == "schema":
+		return misuse(env, words[0]+" takes nothing further")
 	}
 	return misuse(env, fmt.Sprintf("no such command: %q", words[0]))
 }
@@ -82,15 +88,22 @@ func checkConfig(env environment, file string, noSecrets bool) int {
 		fmt.Fprintln(env.stderr, "kvasir config:", err)
 		return 1
 	}
-	pools, endpoints := 0, 0
+	pools, endpoints, discovering := 0, 0, 0
 	for _, m := range c.Models {
 		pools += len(m.Pools)
 		for _, p := range m.Pools {
 			endpoints += len(p.Endpoints)
+			if p.Discover.IsSet() {
+				discovering++
+			}
 		}
 	}
-	fmt.Fprintf(env.stdout, "%s: ok: %s, %s, %s\n", file,
-		count(len(c.Models), "model"), count(pools, "pool"), count(endpoints, "endpoint"))
+	found := ""
+	if discovering > 0 {
+		found = fmt.Sprintf(", %s with discovery", count(discovering, "pool"))
+	}
+	fmt.Fprintf(env.stdout, "%s: ok: %s, %s, %s%s\n", file,
+		count(len(c.Models), "model"), count(pools, "pool"), count(endpoints, "endpoint"), found)
 	return 0
 }
 

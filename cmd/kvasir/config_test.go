@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +37,7 @@ func TestConfigExample_PassesCheck(t *testing.T) {
 	if code != 0 || talk != "" {
 		t.Fatalf("config check of the example: exit code %d, printed %s%s", code, out, talk)
 	}
-	if want := file + ": ok: 3 models, 4 pools, 6 endpoints\n"; out != want {
+	if want := file + ": ok: 3 models, 5 pools, 6 endpoints, 1 pool with discovery\n"; out != want {
 		t.Errorf("config check printed %q, want %q", out, want)
 	}
 }
@@ -101,7 +102,7 @@ func TestConfigCheck_Secrets(t *testing.T) {
 
 func TestConfig_WhenCalledWrongly_ExitsWithTwo(t *testing.T) {
 	for _, args := range [][]string{
-		{}, {"chek"}, {"check"}, {"check", "a", "b"}, {"example", "a"}, {"example", "-no-secrets"}, {"check", "-secrets", "a"},
+		{}, {"chek"}, {"check"}, {"check", "a", "b"}, {"example", "a"}, {"example", "-no-secrets"}, {"schema", "a"}, {"schema", "-no-secrets"}, {"check", "-secrets", "a"},
 	} {
 		code, out, talk := callConfig(t, noVariables, args...)
 		if code != 2 || out != "" || !strings.Contains(talk, "usage: kvasir config") {
@@ -110,6 +111,36 @@ func TestConfig_WhenCalledWrongly_ExitsWithTwo(t *testing.T) {
 	}
 	if code, out, _ := callConfig(t, noVariables, "check", "-h"); code != 0 || !strings.Contains(out, "usage") {
 		t.Errorf("kvasir config check -h: exit code %d, printed %q", code, out)
+	}
+}
+
+func TestConfigSchema_PrintsJSON(t *testing.T) {
+	code, out, talk := callConfig(t, noVariables, "schema")
+	if code != 0 || talk != "" || !json.Valid([]byte(out)) || !strings.Contains(out, `"cache-aware"`) {
+		t.Errorf("exit code %d, printed %q and %q; want 0 and JSON that knows the policies", code, out, talk)
+	}
+}
+
+func TestConfigCheck_FilesThatTheFileNames(t *testing.T) {
+	file := writeFile(t, "listen: ':0'\nclients: {keys_file: keys.yaml}\nmodels: {a: [http://a:1]}\n")
+	code, out, _ := callConfig(t, noVariables, "check", file)
+	if want := file + ":2:22: clients.keys_file: \"keys.yaml\": cannot read the file: no such file or directory\n"; code != 1 || out != want {
+		t.Errorf("exit code %d, printed %q; want 1 and %q", code, out, want)
+	}
+	if code, out, _ := callConfig(t, noVariables, "check", "-no-secrets", file); code != 0 {
+		t.Errorf("-no-secrets: exit code %d, printed %q; want 0", code, out)
+	}
+	// The line that kvasir key prints is the file's.
+	var key, talk strings.Builder
+	if code := runKey(t.Context(), environment{stdout: &key, stderr: &talk}, []string{"-name", "tester"}); code != 0 {
+		t.Fatalf("kvasir key: exit code %d, printed %q", code, talk.String())
+	}
+	_, line, _ := strings.Cut(key.String(), "\n")
+	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "keys.yaml"), []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ := callConfig(t, noVariables, "check", file); code != 0 {
+		t.Errorf("exit code %d, printed %q; want 0", code, out)
 	}
 }
 

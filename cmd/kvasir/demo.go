@@ -123,7 +123,7 @@ func demo(ctx context.Context, out io.Writer, o demoOptions) error {
 	defer fleet.stop()
 
 	c := demoConfig(o, fleet.urls)
-	n, err := startNode(c, newLogger(io.Discard, c.Log.Level))
+	n, err := startNode(c, nodeOptions{log: newLogger(io.Discard, logLevel(c))})
 	if err != nil {
 		return fmt.Errorf("%w (another address can be given with --listen and --admin)", err)
 	}
@@ -150,7 +150,9 @@ func demoConfig(o demoOptions, urls []string) *config.Config {
 		e.URL, e.Name = u, fmt.Sprintf("engine-%d", i+1)
 		pool.Endpoints = append(pool.Endpoints, e)
 	}
-	c.Models = config.Models{{Name: demoModel, Aliases: []string{"default"}, Pools: []config.Pool{pool}}}
+	model := config.DefaultModel()
+	model.Name, model.Aliases, model.Pools = demoModel, []string{"default"}, []config.Pool{pool}
+	c.Models = config.Models{model}
 	return &c
 }
 

@@ -27,7 +27,8 @@ type command struct {
 var commands = []command{
 	{"demo", "run emulated engines, the gateway and some traffic in one process", runDemo},
 	{"serve", "run the gateway of a configuration file", runServe},
-	{"config", "check a configuration file, or print an example", runConfig},
+	{"config", "check a configuration file, or print an example or the schema", runConfig},
+	{"key", "make a client's key, or hash one", runKey},
 	{"engine", "run one emulated engine behind vLLM's HTTP API", runEngine},
 }
 

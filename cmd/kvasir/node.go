@@ -2,64 +2,76 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 
 	"kvasir/config"
-	"kvasir/gateway/attempt"
-	"kvasir/gateway/flow"
 	"kvasir/gateway/proxy"
-	"kvasir/selection"
-	"kvasir/selection/health"
-	"kvasir/selection/prefix"
 	"kvasir/telemetry"
-	"kvasir/upstream"
 )
 
-// node is a gateway in service: its two listeners and its scrapers. serve and demo run
-// one.
+// node is a gateway in service: its two listeners and what runs beside them. serve and
+// demo run one.
 type node struct {
 	gateway     *proxy.Gateway
-	transport   *http.Transport
+	metrics     *telemetry.Metrics
+	transports  transports
+	certs       certificates // of the data listener
 	data, admin *http.Server
 	dataAddr    string
 	adminAddr   string
-	failed      chan error // a listener that stopped by itself
+	log         *slog.Logger
+	level       *slog.LevelVar // nil: the level is fixed
+	failed      chan error     // a listener that stopped by itself
 	stopWatch   context.CancelFunc
 	watched     chan struct{}
+
+	applying sync.Mutex
+	config   *config.Config // in service; guarded by applying
+}
+
+// nodeOptions is what a node has beside its configuration.
+type nodeOptions struct {
+	log    *slog.Logger
+	level  *slog.LevelVar
+	reload func() error // for the admin API; nil: there is nothing to reload
 }
 
 // startNode opens the listeners and begins to serve. Both are open when it returns. A
 // seed that c does not name is chosen, and written to c.
-func startNode(c *config.Config, log *slog.Logger) (*node, error) {
+func startNode(c *config.Config, o nodeOptions) (*node, error) {
 	if c.Seed == 0 {
 		c.Seed = uint64(time.Now().UnixNano())
 	}
-	n := &node{failed: make(chan error, 2), watched: make(chan struct{})}
-	dialer := &net.Dialer{KeepAlive: 15 * time.Second}
-	n.transport = proxy.NewTransport(c.Upstream.ConnectTimeout, c.Upstream.IdleTimeout, c.Upstream.Connections, dialer.DialContext)
-
+	n := &node{failed: make(chan error, 2), watched: make(chan struct{}), log: o.log, level: o.level, config: c}
 	registry := prometheus.NewRegistry()
-	var err error
-	if n.gateway, err = proxy.New(gatewayConfig(c, n.transport, telemetry.New(registry, modelPools(c)), log)); err != nil {
+	n.metrics = telemetry.New(registry)
+	cfg, err := n.gatewayConfig(c)
+	if err != nil {
 		return nil, err
 	}
+	if n.gateway, err = proxy.New(cfg); err != nil {
+		return nil, err
+	}
+	n.metrics.Applied(time.Now())
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		telemetry.State(n.gateway.State))
 
-	dataListener, err := net.Listen("tcp", c.Listen)
+	dataListener, err := n.listen(c)
 	if err != nil {
-		return nil, fmt.Errorf("listen %s: %w", c.Listen, err)
+		return nil, err
 	}
 	adminListener, err := net.Listen("tcp", c.Admin)
 	if err != nil {
@@ -67,14 +79,18 @@ func startNode(c *config.Config, log *slog.Logger) (*node, error) {
 	}
 	n.dataAddr, n.adminAddr = dataListener.Addr().String(), adminListener.Addr().String()
 
-	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	errorLog := slog.NewLogLogger(o.log.Handler(), slog.LevelDebug)
 	n.data = &http.Server{
 		Handler: n.gateway, BaseContext: n.gateway.BaseContext, ErrorLog: errorLog,
-		ReadHeaderTimeout: c.Client.HeaderTimeout, IdleTimeout: c.Client.IdleTimeout, MaxHeaderBytes: 64 << 10,
+		ReadHeaderTimeout: c.Client.HeaderTimeout, IdleTimeout: c.Client.IdleTimeout, MaxHeaderBytes: int(c.Limits.Headers),
+		Protocols: protocols(c), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: streamsPerConnection},
 	}
-	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	n.admin = &http.Server{
-		Handler: n.gateway.Admin(metrics), ErrorLog: errorLog,
+		Handler: n.gateway.Admin(proxy.AdminConfig{
+			Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}),
+			Token:   c.AdminToken.Reveal(), Closed: c.AdminToken.Reveal() != "" && !config.IsLoopback(c.Admin), Reload: o.reload,
+		}),
+		ErrorLog:          errorLog,
 		ReadHeaderTimeout: c.Client.HeaderTimeout, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
 		IdleTimeout: c.Client.IdleTimeout, MaxHeaderBytes: 64 << 10,
 	}
@@ -88,6 +104,39 @@ func startNode(c *config.Config, log *slog.Logger) (*node, error) {
 		n.gateway.Watch(ctx)
 	}()
 	return n, nil
+}
+
+// streamsPerConnection bounds the calls of one HTTP/2 connection.
+const streamsPerConnection = 1000
+
+// protocols says what the data listener speaks: HTTP/2 by ALPN with TLS, by prior
+// knowledge without.
+func protocols(c *config.Config) *http.Protocols {
+	p := &http.Protocols{}
+	p.SetHTTP1(true)
+	p.SetHTTP2(c.Client.HTTP2)
+	p.SetUnencryptedHTTP2(c.Client.HTTP2)
+	return p
+}
+
+// listen opens the data listener.
+func (n *node) listen(c *config.Config) (net.Listener, error) {
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen %s: %w", c.Listen, err)
+	}
+	l = netutil.LimitListener(l, c.Limits.Connections)
+	if c.TLS.Cert == "" {
+		return l, nil
+	}
+	if err := n.certs.load(c.TLS); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	cfg := n.certs.config()
+	if c.Client.HTTP2 {
+		cfg.NextProtos = []string{"h2", "http/1.1"}
+	}
+	return tls.NewListener(l, cfg), nil
 }
 
 func (n *node) run(s *http.Server, l net.Listener) {
@@ -110,7 +159,7 @@ func (n *node) stop(delay, grace time.Duration) error {
 	n.stopWatch()
 	<-n.watched
 	n.gateway.Close()
-	n.transport.CloseIdleConnections()
+	n.transports.close()
 	return errors.Join(err, n.admin.Close())
 }
 
@@ -132,78 +181,16 @@ func (n *node) cut(grace time.Duration) error {
 	return errors.Join(err, n.data.Close())
 }
 
-// newLogger writes JSON lines from the configured level on.
-func newLogger(w io.Writer, level string) *slog.Logger {
+// newLogger writes JSON lines from the level on.
+func newLogger(w io.Writer, level slog.Leveler) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// logLevel returns the level of a configuration, which was validated.
+func logLevel(c *config.Config) slog.Level {
 	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		l = slog.LevelInfo // the configuration was validated
+	if err := l.UnmarshalText([]byte(c.Log.Level)); err != nil {
+		return slog.LevelInfo
 	}
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}))
-}
-
-func modelPools(c *config.Config) []telemetry.ModelPools {
-	var out []telemetry.ModelPools
-	for _, m := range c.Models {
-		mp := telemetry.ModelPools{Model: m.Name}
-		for _, p := range m.Pools {
-			pe := telemetry.PoolEndpoints{Pool: p.Name}
-			for _, e := range p.Endpoints {
-				pe.Endpoints = append(pe.Endpoints, e.Name)
-			}
-			mp.Pools = append(mp.Pools, pe)
-		}
-		out = append(out, mp)
-	}
-	return out
-}
-
-// gatewayConfig hands each package its part of the configuration.
-func gatewayConfig(c *config.Config, rt http.RoundTripper, m *telemetry.Metrics, log *slog.Logger) proxy.Config {
-	identity := c.Router
-	if identity == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "kvasir"
-		}
-		identity = host + "|" + c.Listen
-	}
-	out := proxy.Config{
-		Limits: proxy.Limits{
-			Calls: c.Limits.Calls, Body: int64(c.Limits.Body), Buffered: int64(c.Limits.Buffered),
-			Event: int(c.Limits.Event), Preamble: int(c.Limits.Preamble),
-		},
-		BlockBytes:  c.Prefix.Block,
-		BodyTimeout: c.Client.BodyTimeout, WriteTimeout: c.Client.WriteTimeout,
-		Router: identity, Transport: rt, Metrics: m, Log: log, LogCalls: c.Log.Calls,
-	}
-	for _, mc := range c.Models {
-		out.Models = append(out.Models, gatewayModel(c, mc))
-	}
-	return out
-}
-
-func gatewayModel(c *config.Config, mc config.Model) proxy.Model {
-	m := proxy.Model{
-		Name: mc.Name, Aliases: mc.Aliases,
-		Machine: flow.Config{
-			Seed: c.Seed, Calls: mc.Calls,
-			Retry: attempt.Config(c.Retry), Health: health.Config(c.Health),
-			Prefix: prefix.Config{BudgetBytes: int64(c.Prefix.Index), SpeculativeTTL: c.Prefix.Speculative},
-		},
-	}
-	for _, pc := range mc.Pools {
-		dialect, _ := upstream.Lookup(pc.Engine) // the configuration was validated
-		live := proxy.Pool{ServedAs: pc.ServedAs, Scrape: pc.Signals.Scrape, Dialect: dialect}
-		pool := flow.Pool{Name: pc.Name, PolicyName: pc.Policy.Name, Policy: pc.Policy.Params.New(), MaxAge: pc.Signals.MaxAge}
-		if k, ok := pool.Policy.(selection.KeyUser); ok && m.KeyHeader == "" {
-			m.KeyHeader = k.KeyHeader() // pools of one model agree on it
-		}
-		for _, e := range pc.Endpoints {
-			pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: e.Name, Weight: e.Weight})
-			live.Endpoints = append(live.Endpoints, proxy.Endpoint{URL: e.URL, Key: e.Key.Reveal()})
-		}
-		m.Machine.Pools = append(m.Machine.Pools, pool)
-		m.Pools = append(m.Pools, live)
-	}
-	return m
+	return l
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"kvasir/config"
 	"kvasir/telemetry"
@@ -15,7 +16,9 @@ const serveUsage = `usage: kvasir serve --config FILE
 
 Serves the models of the configuration file. SIGTERM or SIGINT drains: readiness goes
 first, drain_delay later the listener, and calls in flight get the time that drain gives
-them. A second signal ends the process at once.
+them. A second signal ends the process at once. SIGHUP reads the file anew, and so does a
+change of it where watch_file is set: what stays keeps its calls and all that was learned,
+and a file that is wrong changes nothing.
 
 example:
   kvasir config example > kvasir.yaml
@@ -52,12 +55,19 @@ func runServe(ctx context.Context, env environment, args []string) int {
 	}
 	lines := telemetry.NewLines(env.stderr, keptLogLines)
 	defer lines.Close()
-	log := newLogger(lines, c.Log.Level)
-	n, err := startNode(c, log)
+	var level slog.LevelVar
+	level.Set(logLevel(c))
+	log := newLogger(lines, &level)
+	r := &reloader{path: *file, env: env}
+	n, err := startNode(c, nodeOptions{log: log, level: &level, reload: r.reload})
 	if err != nil {
 		fmt.Fprintf(env.stderr, "kvasir serve: %v\n", err)
 		return 1
 	}
+	r.node = n
+	reloading, stopReloading := context.WithCancel(ctx)
+	defer stopReloading()
+	go r.run(reloading, c.WatchFile)
 	log.Info("serving", "listen", n.dataAddr, "admin", n.adminAddr, "models", len(c.Models), "seed", c.Seed)
 	code := 0
 	select {

@@ -7,7 +7,6 @@ import (
 
 	"kvasir/gateway/flow"
 	"kvasir/internal/mono"
-	"kvasir/selection"
 	"kvasir/selection/health"
 	"kvasir/selection/signal"
 	"kvasir/telemetry"
@@ -15,9 +14,22 @@ import (
 
 const inRotation = health.InRotation
 
+// AdminConfig is what the admin listener needs beside the gateway.
+type AdminConfig struct {
+	Metrics http.Handler // of /metrics
+	// Token is asked for on everything that changes something; "": nothing can be changed.
+	Token string
+	// Closed asks for the token on /v1/pools too. Health and metrics are always open: who
+	// watches over processes has no keys.
+	Closed bool
+	// Reload reads the configuration anew; nil: it can't be.
+	Reload func() error
+}
+
 // Admin returns the handler of the admin listener: /healthz (the process lives), /readyz
-// (it can route at least one model), /v1/pools, and /metrics by the handler given.
-func (g *Gateway) Admin(metrics http.Handler) http.Handler {
+// (it can route at least one model), /metrics, /v1/pools, and what an operator may change
+// at run time (operate.go).
+func (g *Gateway) Admin(c AdminConfig) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { writeText(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
@@ -27,7 +39,9 @@ func (g *Gateway) Admin(metrics http.Handler) http.Handler {
 		}
 		writeText(w, http.StatusOK, "ready\n")
 	})
-	mux.HandleFunc("GET /v1/pools", func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /metrics", c.Metrics)
+	token := newToken(c.Token)
+	pools := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := json.MarshalIndent(g.Pools(), "", "  ")
 		if err != nil {
 			writeText(w, http.StatusInternalServerError, err.Error()+"\n")
@@ -35,7 +49,12 @@ func (g *Gateway) Admin(metrics http.Handler) http.Handler {
 		}
 		writeJSON(w, http.StatusOK, append(body, '\n'))
 	})
-	mux.Handle("GET /metrics", metrics)
+	if c.Closed {
+		mux.Handle("GET /v1/pools", token.guard(pools))
+	} else {
+		mux.Handle("GET /v1/pools", pools)
+	}
+	g.operations(mux, token, c.Reload)
 	return mux
 }
 
@@ -67,9 +86,17 @@ type PoolView struct {
 type EndpointView struct {
 	Endpoint      string   `json:"endpoint"`
 	URL           string   `json:"url"`
+	Origin        string   `json:"origin"` // static, dns, file or admin
 	State         string   `json:"state"`
+	Cause         string   `json:"cause,omitempty"` // why it is out of rotation
+	Healthy       bool     `json:"healthy"`         // its health path says nothing else
+	Draining      bool     `json:"draining"`
+	Leaving       bool     `json:"leaving,omitempty"`
+	BusySeconds   float64  `json:"busy_seconds"` // how much longer it is left alone for want of room
 	Failures      int      `json:"consecutive_failures"`
+	Restarts      int64    `json:"restarts"`
 	Weight        float64  `json:"weight"`
+	Share         float64  `json:"share"` // of its share of calls; below 1 while it is new
 	InFlight      int      `json:"in_flight"`
 	Dispatched    int64    `json:"dispatched"`
 	Running       *float64 `json:"running"`
@@ -82,17 +109,24 @@ type EndpointView struct {
 
 // Pools returns the state of all models, for /v1/pools and the demo's table.
 func (g *Gateway) Pools() []ModelView {
-	views := make([]ModelView, 0, len(g.models))
-	for _, m := range g.models {
+	models := g.service.Load().models
+	views := make([]ModelView, 0, len(models))
+	for _, m := range models {
 		s := m.router.snapshot()
 		v := ModelView{
 			Model: m.Name, Aliases: m.Aliases, InFlight: s.InFlight, BetweenTwo: s.Waiting,
 			IndexBytes: s.IndexBytes, IndexBlocks: s.IndexBlocks,
 		}
+		origins := g.origins(m)
 		for _, p := range s.Pools {
 			pv := PoolView{Pool: p.Name, Policy: p.Policy}
 			for _, e := range p.Endpoints {
-				pv.Endpoints = append(pv.Endpoints, endpointView(e, m.endpoints[e.Slot].URL, s.At))
+				ev := endpointView(e, s.At)
+				if live := m.core.endpoint(e.Slot); live != nil {
+					ev.URL = live.URL
+				}
+				ev.Origin = origins[[2]string{p.Name, e.Name}]
+				pv.Endpoints = append(pv.Endpoints, ev)
 			}
 			v.Pools = append(v.Pools, pv)
 		}
@@ -101,9 +135,24 @@ func (g *Gateway) Pools() []ModelView {
 	return views
 }
 
-func endpointView(e flow.EndpointState, url string, now mono.Time) EndpointView {
+// origins returns where the endpoints of a model come from, by pool and name.
+func (g *Gateway) origins(m *model) map[[2]string]string {
+	g.applying.Lock()
+	defer g.applying.Unlock()
+	out := map[[2]string]string{}
+	for name, members := range m.core.pools {
+		for _, e := range members.entries {
+			out[[2]string{name, e.Name}] = string(e.Origin.Kind)
+		}
+	}
+	return out
+}
+
+func endpointView(e flow.EndpointState, now mono.Time) EndpointView {
 	v := EndpointView{
-		Endpoint: e.Name, URL: url, State: e.Health.String(), Failures: e.Failures, Weight: e.Weight,
+		Endpoint: e.Name, State: e.Health.String(), Cause: e.Cause.String(), Healthy: e.Healthy,
+		Draining: e.Draining, Leaving: e.Leaving, BusySeconds: e.BusyFor.Seconds(),
+		Failures: e.Failures, Restarts: e.Restarts, Weight: e.Weight, Share: e.Share,
 		InFlight: int(e.Book.Outstanding), Dispatched: e.Dispatched,
 		Running: known(e.Load.Running), Waiting: known(e.Load.Waiting), KVUsage: known(e.Load.KVUsage),
 	}
@@ -129,44 +178,67 @@ func known(g signal.Gauge) *float64 {
 	return &g.Value
 }
 
-// sink takes what a scraper learns of an endpoint to the model's machine. A scrape that
-// failed teaches nothing: the age of what is known goes on growing.
-func (g *Gateway) sink(m *model, slot selection.Slot, name string) func(time.Duration, signal.Load, error) {
-	failing := false
-	return func(took time.Duration, load signal.Load, err error) {
-		if err == nil {
-			failing = false
-			m.router.signal(slot, 0, load, took)
-			return
-		}
-		if !failing {
-			g.cfg.Log.Warn("scrape failed", "model", m.Name, "endpoint", name, "error", err.Error())
-		}
-		failing = true
-	}
-}
-
 // State is the snapshot that telemetry shows at each scrape of the gateway's own metrics.
 func (g *Gateway) State() telemetry.Snapshot {
 	s := telemetry.Snapshot{CallsInFlight: int(g.calls.Load()), BufferedBytes: g.buffered.used.Load()}
-	for _, m := range g.models {
+	for _, m := range g.service.Load().models {
 		snap := m.router.snapshot()
 		ms := telemetry.ModelState{Model: m.Name, IndexBytes: snap.IndexBytes, IndexBlocks: snap.IndexBlocks}
+		at := map[[2]string]int{} // index in ms.Endpoints
 		for _, p := range snap.Pools {
 			for _, e := range p.Endpoints {
-				es := telemetry.EndpointState{
-					Pool: p.Name, Endpoint: e.Name, Outstanding: int(e.Book.Outstanding), Rotation: rotation(e.Health),
-					Running: value(e.Load.Running), Waiting: value(e.Load.Waiting), KVUsage: value(e.Load.KVUsage),
+				es := endpointState(p.Name, e, snap.At)
+				key := [2]string{p.Name, e.Name}
+				i, twice := at[key]
+				switch {
+				case !twice:
+					at[key] = len(ms.Endpoints)
+					ms.Endpoints = append(ms.Endpoints, es)
+				case e.Leaving: // one that has the name of another: its calls are shown with that one's
+					ms.Endpoints[i].Outstanding += es.Outstanding
+				default:
+					es.Outstanding += ms.Endpoints[i].Outstanding
+					ms.Endpoints[i] = es
 				}
-				if age := e.Load.Age(snap.At); age >= 0 {
-					es.SignalAge = telemetry.Value{V: age.Seconds(), Known: true}
-				}
-				ms.Endpoints = append(ms.Endpoints, es)
 			}
 		}
+		ms.Discovery = g.discovered(m)
 		s.Models = append(s.Models, ms)
 	}
 	return s
+}
+
+// discovered says how the pools of a model fare that are discovered.
+func (g *Gateway) discovered(m *model) []telemetry.DiscoveryState {
+	g.applying.Lock()
+	defer g.applying.Unlock()
+	var out []telemetry.DiscoveryState
+	for _, p := range m.pools {
+		if len(p.Sources) == 0 {
+			continue
+		}
+		oldest, heard := time.Duration(0), true
+		for _, s := range m.core.pools[p.name].set.Status() {
+			heard = heard && s.Heard
+			oldest = max(oldest, s.Age)
+		}
+		if heard {
+			out = append(out, telemetry.DiscoveryState{Pool: p.name, Age: oldest.Seconds()})
+		}
+	}
+	return out
+}
+
+func endpointState(pool string, e flow.EndpointState, now mono.Time) telemetry.EndpointState {
+	es := telemetry.EndpointState{
+		Pool: pool, Endpoint: e.Name, Outstanding: int(e.Book.Outstanding), Rotation: rotation(e.Health),
+		Draining: e.Draining, Healthy: e.Healthy, BusyFor: e.BusyFor.Seconds(), Share: e.Share,
+		Running: value(e.Load.Running), Waiting: value(e.Load.Waiting), KVUsage: value(e.Load.KVUsage),
+	}
+	if age := e.Load.Age(now); age >= 0 {
+		es.SignalAge = telemetry.Value{V: age.Seconds(), Known: true}
+	}
+	return es
 }
 
 func value(g signal.Gauge) telemetry.Value { return telemetry.Value{V: g.Value, Known: g.Known} }

@@ -51,22 +51,22 @@ func benchGateway(b *testing.B, endpoints int, transport http.RoundTripper) *Gat
 	}
 	pool := flow.Pool{Name: "p", PolicyName: rule.Name, Policy: rule.Params().New()}
 	live := Pool{}
-	names := telemetry.PoolEndpoints{Pool: "p"}
 	for i := range endpoints {
 		name := "e" + strconv.Itoa(i)
 		pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: name, Weight: 1})
 		live.Endpoints = append(live.Endpoints, Endpoint{URL: "http://" + name})
-		names.Endpoints = append(names.Endpoints, name)
 	}
-	metrics := telemetry.New(prometheus.NewRegistry(), []telemetry.ModelPools{{Model: "m", Pools: []telemetry.PoolEndpoints{names}}})
 	g, err := New(Config{
 		Models: []Model{{
 			Name: "m", Pools: []Pool{live},
 			Machine: flow.Config{Retry: attempt.Default(), Health: health.Default(), Pools: []flow.Pool{pool}},
 		}},
 		Limits:     Limits{Calls: 1000, Body: 1 << 20, Buffered: 1 << 30, Event: 1 << 20, Preamble: 64 << 10},
+		Access:     Access{Anonymous: true},
+		Timeouts:   Timeouts{Header: time.Minute, FirstToken: time.Minute, Progress: time.Minute, Idle: time.Minute, Total: time.Hour},
+		Heartbeat:  15 * time.Second,
 		BlockBytes: 256, BodyTimeout: time.Minute, WriteTimeout: time.Minute,
-		Transport: transport, Metrics: metrics, Log: slog.New(slog.DiscardHandler),
+		Transport: transport, Metrics: telemetry.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		b.Fatal(err)

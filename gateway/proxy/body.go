@@ -16,13 +16,13 @@ var (
 
 // room is the bound on bytes that all calls together hold. The zero room has none left.
 type room struct {
-	limit int64
+	limit atomic.Int64
 	used  atomic.Int64
 }
 
 // take reserves n bytes and reports whether there was room.
 func (r *room) take(n int64) bool {
-	if r.used.Add(n) > r.limit {
+	if r.used.Add(n) > r.limit.Load() {
 		r.used.Add(-n)
 		return false
 	}
@@ -43,17 +43,32 @@ type body struct {
 	refs   atomic.Int32
 }
 
-// readBody reads a request's body, bounded per call and over all calls. What is booked
-// follows the bytes that come, not those that are announced: a client that only
-// announces a large body takes no room from others.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64, all *room) (*body, error) {
+// readBody reads a request's body, bounded per call and over all calls, and takes its
+// codings off; the bound holds for what is sent and for what that becomes. What is booked
+// follows the bytes that come, not those that are announced: a client that only announces
+// a large body takes no room from others.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, all *room, codings []string) (*body, error) {
 	if r.ContentLength > limit {
 		return nil, errTooLarge
 	}
+	src, length := io.Reader(http.MaxBytesReader(w, r.Body, limit)), r.ContentLength
 	b := bodies.Get().(*body)
 	b.room = all
 	b.refs.Store(1)
-	if err := b.fill(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, limit); err != nil {
+	var err error
+	if len(codings) == 0 {
+		err = b.fill(src, length, limit)
+	} else {
+		d := decode(src, codings)
+		if err = b.fill(d, -1, limit); err != nil && d.source.err != nil {
+			err = d.source.err
+		}
+		d.close()
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		err = errTooLarge
+	}
+	if err != nil {
 		b.release()
 		return nil, err
 	}
@@ -86,10 +101,9 @@ func (b *body) fill(src io.Reader, length, limit int64) error {
 		case err == io.EOF:
 			return nil
 		case err != nil:
-			if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-				return errTooLarge
-			}
 			return err
+		case int64(len(b.data)) > limit:
+			return errTooLarge
 		}
 	}
 }

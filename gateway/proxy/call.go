@@ -23,9 +23,8 @@ import (
 // are reused.
 type call struct {
 	g     *Gateway
+	svc   *service
 	route *route
-	w     http.ResponseWriter
-	rc    *http.ResponseController
 	in    *http.Request
 	ctx   context.Context
 
@@ -33,7 +32,7 @@ type call struct {
 	arrived time.Time
 	model   *model
 	asked   []byte   // the model's name as the body has it, decoded
-	askedAt api.Span // where its JSON value stands
+	askedAt api.Span // where its value stands
 	body    *body
 	request selection.Request
 	ticket  flow.Ticket
@@ -43,15 +42,17 @@ type call struct {
 	answer answer // of the running attempt
 	booked int64  // what the stream's reader is booked to hold of an event
 
-	writeDeadline time.Time // as last set
-	abort         bool      // the connection to the client must not end cleanly
-	leaked        bool      // the answer quotes its endpoint's key: it was cut before that
+	abort  bool // the connection to the client must not end cleanly
+	leaked bool // the answer quotes its endpoint's key: it was cut before that
 
 	*scratch
 }
 
-// scratch is the memory that a call's record keeps for the next call.
+// scratch is what a call's record keeps for the next call.
 type scratch struct {
+	out    outlet
+	dog    watchdog
+	word   chan flow.Action // the machine's; one at a time
 	reader api.Reader
 	blocks kvblock.Writer
 	events sse.Reader
@@ -67,15 +68,24 @@ const readBuffer = 32 << 10
 // bytes held back, its memory starts anew.
 const keptScratch = 1 << 20
 
-func newScratch() *scratch { return &scratch{buf: make([]byte, readBuffer)} }
+func newScratch() *scratch {
+	return &scratch{buf: make([]byte, readBuffer), word: make(chan flow.Action, 1)}
+}
 
 // serve is a call's whole life: read, identify, place, attempt until committed, account.
-func (g *Gateway) serve(w http.ResponseWriter, rc *http.ResponseController, r *http.Request, rt *route) {
+func (g *Gateway) serve(s *service, w http.ResponseWriter, rc *http.ResponseController, r *http.Request, rt *route) {
 	c := g.kept.Get().(*call)
-	c.begin(g, w, rc, r, rt)
+	c.begin(g, s, w, rc, r, rt)
 	defer c.end()
-	if g.calls.Add(1) > int64(g.cfg.Limits.Calls) {
-		c.refuseUnread(telemetry.TooManyCalls, tooManyCalls(g.cfg.Limits.Calls))
+	client, known := s.cfg.Access.admit(r)
+	if !known {
+		w.Header().Set("Www-Authenticate", "Bearer")
+		c.refuseUnread(telemetry.Unauthorized, unauthorized(r))
+		return
+	}
+	c.record.Client = client
+	if g.calls.Add(1) > int64(s.cfg.Limits.Calls) {
+		c.refuseUnread(telemetry.TooManyCalls, tooManyCalls(s.cfg.Limits.Calls))
 		return
 	}
 	if c.read() && c.identify() {
@@ -83,9 +93,9 @@ func (g *Gateway) serve(w http.ResponseWriter, rc *http.ResponseController, r *h
 	}
 }
 
-func (c *call) begin(g *Gateway, w http.ResponseWriter, rc *http.ResponseController, r *http.Request, rt *route) {
+func (c *call) begin(g *Gateway, s *service, w http.ResponseWriter, rc *http.ResponseController, r *http.Request, rt *route) {
 	n := g.lastCall.Add(1)
-	c.g, c.w, c.rc, c.in, c.route, c.ctx = g, w, rc, r, rt, r.Context()
+	c.g, c.svc, c.in, c.route, c.ctx = g, s, r, rt, r.Context()
 	c.arrived = time.Now()
 	c.id = r.Header.Get("X-Request-Id")
 	if !usableRequestID(c.id) {
@@ -94,7 +104,8 @@ func (c *call) begin(g *Gateway, w http.ResponseWriter, rc *http.ResponseControl
 	c.request = selection.Request{ID: selection.CallID(n)}
 	c.record = telemetry.Call{ID: c.id, Route: rt.path}
 	w.Header().Set("X-Request-Id", c.id)
-	c.readyToWrite() // a 100 Continue comes first
+	c.out.reset(w, rc, s.cfg.WriteTimeout)
+	c.out.readyNow() // a 100 Continue comes first
 }
 
 // end accounts for the call exactly once, on every path, a panic's included: that one
@@ -110,6 +121,8 @@ func (c *call) end() {
 		c.abort = false
 		c.sendError(withheldError(max(c.answer.status, http.StatusBadGateway)))
 	}
+	c.dog.disarm()
+	c.out.release()
 	g := c.g
 	c.giveKept()
 	c.bookEvent(0)
@@ -119,11 +132,13 @@ func (c *call) end() {
 		c.body.release()
 	}
 	c.record.E2E = time.Since(c.arrived)
-	g.cfg.Metrics.Call(&c.record)
-	if g.cfg.LogCalls {
-		telemetry.LogCall(c.ctx, g.cfg.Log, &c.record)
+	g.metrics.Call(&c.record)
+	if c.svc.cfg.LogCalls {
+		telemetry.LogCall(c.ctx, g.log, &c.record)
 	}
-	g.calls.Add(-1) // in flight until accounted for
+	if c.record.Refusal != telemetry.Unauthorized {
+		g.calls.Add(-1) // in flight until accounted for
+	}
 	abort := c.abort
 	c.forget(big)
 	g.kept.Put(c)
@@ -143,23 +158,28 @@ func (c *call) forget(big bool) {
 
 // read takes the body in. It reports whether the call goes on.
 func (c *call) read() bool {
-	if enc := strings.Join(c.in.Header["Content-Encoding"], ", "); !plain(enc) {
-		return c.refuseUnread(telemetry.BadRequest, unsupportedEncoding(enc))
+	codings, err := codingsOf(c.in.Header["Content-Encoding"])
+	if err != nil {
+		return c.refuseUnread(telemetry.BadRequest, unsupportedEncoding(err))
 	}
-	_ = c.rc.SetReadDeadline(time.Now().Add(c.g.cfg.BodyTimeout))
-	b, err := readBody(c.w, c.in, c.g.cfg.Limits.Body, &c.g.buffered)
+	cfg, rc := &c.svc.cfg, c.out.rc
+	_ = rc.SetReadDeadline(time.Now().Add(cfg.BodyTimeout))
+	b, err := readBody(c.out.w, c.in, cfg.Limits.Body, &c.g.buffered, codings)
+	coding, badly := errors.AsType[*errCoding](err)
 	switch {
 	case err == nil:
 		// From here on the server reads to see the client leave.
-		_ = c.rc.SetReadDeadline(time.Time{})
+		_ = rc.SetReadDeadline(time.Time{})
 		c.body = b
 		return true
 	case err == errTooLarge:
-		return c.refuseUnread(telemetry.BodyTooLarge, bodyTooLarge(c.g.cfg.Limits.Body))
+		return c.refuseUnread(telemetry.BodyTooLarge, bodyTooLarge(cfg.Limits.Body))
 	case err == errNoRoom:
 		return c.refuseUnread(telemetry.BuffersFull, buffersFull())
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return c.refuseUnread(telemetry.BadRequest, bodyTooSlow(c.g.cfg.BodyTimeout))
+		return c.refuseUnread(telemetry.BadRequest, bodyTooSlow(cfg.BodyTimeout))
+	case badly:
+		return c.refuseUnread(telemetry.BadRequest, badCoding(coding))
 	case leftWhileSending(err):
 		c.finish(attempt.ClientGone)
 		return false
@@ -180,23 +200,25 @@ func plain(encoding string) bool { return encoding == "" || strings.EqualFold(en
 
 // identify finds out what routing needs of the call.
 func (c *call) identify() bool {
-	q, err := c.reader.Read(c.body.data)
+	q, err := c.asks()
 	if err != nil {
 		return c.refuse(telemetry.BadRequest, api.BadRequest(err, c.id))
 	}
-	m := c.g.byName[string(q.Model)]
+	m := c.svc.byName[string(q.Model)]
 	if m == nil {
 		return c.refuse(telemetry.UnknownModel, unknownModel(string(q.Model)))
 	}
-	p, err := c.reader.Prompt(&c.blocks, m.Name, "", c.g.cfg.BlockBytes)
-	if err != nil {
-		return c.refuse(telemetry.BadRequest, api.BadRequest(err, c.id))
-	}
 	c.model = m
+	if c.route.grammar != api.Upload {
+		p, err := c.reader.Prompt(&c.blocks, m.Name, "", c.svc.cfg.BlockBytes)
+		if err != nil {
+			return c.refuse(telemetry.BadRequest, api.BadRequest(err, c.id))
+		}
+		c.request.InputTokens = p.InputTokens
+		c.request.Blocks, c.request.BlockTokens, c.request.Head = p.Blocks, p.BlockTokens, p.Head
+	}
 	stream := q.Stream && c.route.kind == selection.Generate // engines ignore it elsewhere
-	c.request.Kind, c.request.Stream = c.route.kind, stream
-	c.request.InputTokens, c.request.OutputTokens = p.InputTokens, q.MaxTokens
-	c.request.Blocks, c.request.BlockTokens, c.request.Head = p.Blocks, p.BlockTokens, p.Head
+	c.request.Kind, c.request.Stream, c.request.OutputTokens = c.route.kind, stream, q.MaxTokens
 	if h := m.KeyHeader; h != "" {
 		if v := c.in.Header.Get(h); v != "" {
 			c.request.Key = kvblock.Seed(v)
@@ -204,15 +226,23 @@ func (c *call) identify() bool {
 	}
 	c.request.Explain = c.in.Header.Get("X-Kvasir-Explain") == "1"
 	c.asked, c.askedAt = q.Model, q.ModelAt
-	c.record.Model, c.record.Stream, c.record.InputTokens = m.Name, stream, p.InputTokens
+	c.record.Model, c.record.Stream, c.record.InputTokens = m.Name, stream, c.request.InputTokens
 	return true
+}
+
+// asks reads what the body says to routing.
+func (c *call) asks() (api.Request, error) {
+	if c.route.grammar == api.Upload {
+		return api.ReadUpload(c.in.Header.Get("Content-Type"), c.body.data)
+	}
+	return c.reader.Read(c.route.grammar, c.body.data)
 }
 
 // place asks the machine for an endpoint and makes attempts until one is committed, or
 // the machine allows no other.
 func (c *call) place() {
 	before := time.Now()
-	a := c.model.router.arrive(&c.request)
+	a := c.model.router.arrive(c)
 	pick := time.Since(before)
 	if a.Kind == flow.Refuse {
 		kind, e := refusal(a.Reason, c.model.Machine.Calls)
@@ -221,7 +251,11 @@ func (c *call) place() {
 	}
 	c.ticket, c.held = a.Ticket, true
 	c.record.Pick = pick
-	c.model.metrics[a.Pool].PickTime(pick)
+	c.model.endpoint(a.Slot).pool.metrics.PickTime(pick)
+	c.dog.arm(c.request.ID, c.model.timeouts, c.arrived)
+	if every := c.svc.cfg.Heartbeat; every > 0 && c.request.Stream && c.route.strict() {
+		c.dog.company(every, &c.out, c.g.metrics.Heartbeat)
+	}
 	for {
 		c.send(a)
 		if !c.held {
@@ -243,9 +277,9 @@ func (c *call) place() {
 // await reports a failed attempt and waits for the machine's word on it, or for the
 // client to leave.
 func (c *call) await(a flow.Action) (flow.Action, bool) {
-	word := c.model.router.failed(c.ticket, a.Attempt, c.answer.outcome)
+	c.model.router.report(c.ending(flow.Usage{}))
 	select {
-	case next := <-word:
+	case next := <-c.word:
 		return next, true
 	case <-c.ctx.Done():
 		c.left()
@@ -257,7 +291,7 @@ func (c *call) await(a flow.Action) (flow.Action, bool) {
 // left tells the machine that the client is gone.
 func (c *call) left() {
 	c.held = false
-	c.model.router.left(c.ticket)
+	c.model.router.left(c)
 }
 
 // finish books the outcome that the call as a whole had.

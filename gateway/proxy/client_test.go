@@ -51,6 +51,9 @@ func (r *rig) do(ctx context.Context, method, path string, body io.Reader, heade
 	}
 	for _, h := range headers {
 		k, v, _ := strings.Cut(h, ": ")
+		if k == "Content-Type" {
+			q.Header.Del(k)
+		}
 		q.Header.Add(k, v)
 	}
 	resp, err := r.client.Do(q)

@@ -17,18 +17,31 @@ func (c *call) commit() {
 	if a.begun {
 		c.reportFirst()
 	}
-	h := c.w.Header()
+	c.record.Status = a.status
+	if !c.out.open(a.status, c.fillHeader) {
+		c.record.Status = http.StatusOK // a heartbeat was first
+	}
+}
+
+// fillHeader makes the response's header of the endpoint's.
+func (c *call) fillHeader(h http.Header) {
+	a := &c.answer
 	copyResponseHeader(h, a.header, a.endpoint.Key)
 	if _, ok := h["Content-Type"]; !ok {
 		h["Content-Type"] = nil // or the server would guess one
 	}
 	if a.stream {
 		h.Del("Content-Length") // there may be an event of the gateway's own to add
+		h.Set("X-Accel-Buffering", "no")
 	}
 	c.stamp(h)
-	c.record.Status = a.status
-	c.readyToWrite()
-	c.w.WriteHeader(a.status)
+}
+
+// openStream makes the header of a stream that a heartbeat opens.
+func openStream(h http.Header) {
+	h.Set("Content-Type", "text/event-stream; charset=utf-8")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no")
 }
 
 // contentCame notes the answer's first content.
@@ -50,7 +63,7 @@ func (c *call) reportFirst() {
 	c.model.router.report(flow.FirstToken(c.ticket, a.action.Attempt))
 	if c.request.Stream {
 		c.record.TTFT = a.first.Sub(c.arrived)
-		c.model.metrics[a.action.Pool].TTFT(c.record.TTFT)
+		a.endpoint.pool.metrics.TTFT(c.record.TTFT)
 	}
 }
 
@@ -68,17 +81,18 @@ func (c *call) stamp(h http.Header) {
 // client has read it all.
 func (c *call) upstreamEnded(o attempt.Outcome, u flow.Usage) {
 	if o.Retryable() && !c.answer.reported {
-		o = attempt.Failed // else the machine would make another attempt of a committed call
+		o = attempt.Forfeited
 	}
 	c.close(o)
 	c.held = false
-	c.model.router.report(flow.Done(c.ticket, c.answer.action.Attempt, o, u))
+	c.model.router.ended(c, c.ending(u))
 	c.finish(o)
 }
 
-// cut ends a committed answer that its upstream broke off: with an error event where the
-// stream stands between two events, else by breaking the client's connection too.
-func (c *call) cut(torn bool) {
+// cut ends a committed answer that its upstream broke off, or that the watchdog did: with
+// an error event where the stream stands between two events, else by breaking the
+// client's connection too.
+func (c *call) cut(torn bool, why attempt.Outcome) {
 	if c.ctx.Err() != nil {
 		c.clientGone()
 		return
@@ -87,9 +101,9 @@ func (c *call) cut(torn bool) {
 	if c.answer.stream {
 		u = c.usage(c.answer.tally.Usage())
 	}
-	c.upstreamEnded(attempt.Broken, u)
+	c.upstreamEnded(why, u)
 	if c.answer.stream && !torn {
-		c.write(api.AppendErrorEvent(nil, cutShort(c.id)))
+		c.write(api.AppendErrorEvent(nil, c.route.grammar, cutShort(c.id, why, c.model.timeouts), c.answer.tally.NextSequence), true)
 		return
 	}
 	c.abort = true
@@ -119,10 +133,11 @@ func (c *call) usage(u api.Usage) flow.Usage {
 	return flow.Usage{Known: true, Prompt: u.Input, Cached: max(u.Cached, 0), Output: output}
 }
 
-// write passes bytes to the client at once. It reports whether more may follow: not where
-// the client no longer takes them, and one that stalls for longer than the write timeout
-// does not, nor where they would give the endpoint's key away.
-func (c *call) write(p []byte) bool {
+// write passes bytes to the client at once; between says that they end with an event. It
+// reports whether more may follow: not where the client no longer takes them, and one that
+// stalls for longer than the write timeout does not, nor where they would give the
+// endpoint's key away.
+func (c *call) write(p []byte, between bool) bool {
 	if len(p) == 0 {
 		return true
 	}
@@ -130,17 +145,13 @@ func (c *call) write(p []byte) bool {
 		c.leak()
 		return false
 	}
-	c.readyToWrite()
-	if _, err := c.w.Write(p); err != nil {
-		return false
-	}
-	return c.rc.Flush() == nil
+	return c.out.write(p, between) == nil
 }
 
 // leak breaks off an answer that quotes its endpoint's key.
 func (c *call) leak() {
 	if !c.leaked {
-		c.g.cfg.Log.Warn("an answer quotes its endpoint's key and was cut", "endpoint", c.answer.endpoint.name, "request_id", c.id)
+		c.g.log.Warn("an answer quotes its endpoint's key and was cut", "endpoint", c.answer.endpoint.name, "request_id", c.id)
 	}
 	c.leaked, c.abort = true, true
 }
@@ -163,14 +174,15 @@ func (c *call) commitUnlessLeak(next []byte) bool {
 
 // writeKept writes what was held back and drops it.
 func (c *call) writeKept() bool {
-	ok := c.write(c.kept)
+	ok := c.write(c.kept, c.between())
 	c.giveKept()
 	return ok
 }
 
 // writeLast writes an answer's end, for which the call is already accounted.
 func (c *call) writeLast(p []byte) {
-	if !c.write(p) {
+	c.out.seal()
+	if !c.write(p, false) {
 		c.writeFailed()
 	}
 }
@@ -179,14 +191,4 @@ func (c *call) writeLast(p []byte) {
 // client did not take it.
 func (c *call) writeFailed() {
 	c.finish(attempt.ClientGone)
-}
-
-// readyToWrite gives what is written next the write timeout, however long the call has
-// waited. Moving the deadline costs more than looking at the clock, so it moves in steps.
-func (c *call) readyToWrite() {
-	now, timeout := time.Now(), c.g.cfg.WriteTimeout
-	if c.writeDeadline.Sub(now) < timeout {
-		c.writeDeadline = now.Add(timeout + timeout/8)
-		_ = c.rc.SetWriteDeadline(c.writeDeadline) // a writer without deadlines has no slow clients
-	}
 }

@@ -38,12 +38,14 @@ func (c *call) tellCut() {
 	e := api.Error{Status: http.StatusServiceUnavailable, Code: "draining", RequestID: c.id,
 		Message: "The gateway is stopping and could not wait for the answer's end."}
 	a := &c.answer
+	ahead := c.out.isAhead()
 	switch {
-	case c.record.Status == 0: // nothing was sent
+	case c.record.Status == 0 && !ahead: // nothing was sent
 		c.abort = false
-		c.w.Header().Set("Retry-After", "1")
+		c.out.w.Header().Set("Retry-After", "1")
 		c.sendError(e)
-	case a.stream && a.committed && !a.blind && !c.events.MidEvent():
-		c.abort = !c.write(api.AppendErrorEvent(nil, e))
+	case ahead && !a.committed, a.stream && a.committed && c.between():
+		c.out.seal()
+		c.abort = !c.write(api.AppendErrorEvent(nil, c.route.grammar, e, a.tally.NextSequence), true)
 	}
 }

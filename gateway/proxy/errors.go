@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"kvasir/api"
@@ -40,9 +41,24 @@ func bodyTooSlow(limit time.Duration) api.Error {
 		Message: fmt.Sprintf("The request body did not come within %v (client.body_timeout).", limit)}
 }
 
-func unsupportedEncoding(enc string) api.Error {
+func unsupportedEncoding(err error) api.Error {
 	return api.Error{Status: http.StatusUnsupportedMediaType, Code: "unsupported_content_encoding",
-		Message: fmt.Sprintf("Content-Encoding %q is not supported; send the body as it is.", shorten(enc))}
+		Message: fmt.Sprintf("Content-Encoding: %v (allowed: %s, at most %d of them).", err, codingNames, mostCodings)}
+}
+
+func badCoding(err error) api.Error {
+	return api.Error{Status: http.StatusBadRequest, Code: "bad_content_encoding",
+		Message: fmt.Sprintf("The request body is not what its Content-Encoding says: %v.", err)}
+}
+
+// unauthorized is the answer to who shows no key, or one that is not known.
+func unauthorized(r *http.Request) api.Error {
+	what := "There is no API key"
+	if presented(r.Header) != "" {
+		what = "The API key is not known"
+	}
+	return api.Error{Status: http.StatusUnauthorized, Code: "invalid_api_key",
+		Message: what + ". Send yours as Authorization: Bearer KEY, or as x-api-key."}
 }
 
 func unknownModel(name string) api.Error {
@@ -52,8 +68,16 @@ func unknownModel(name string) api.Error {
 
 func unknownRoute(method, path string) api.Error {
 	return api.Error{Status: http.StatusNotFound, Code: "unknown_route",
-		Message: fmt.Sprintf("No route %s %s. There are POST /v1/chat/completions, /v1/completions, /v1/embeddings and GET /v1/models.", shorten(method), shorten(path))}
+		Message: fmt.Sprintf("No route %s %s. There are GET /v1/models and POST %s.", shorten(method), shorten(path), routeNames)}
 }
+
+var routeNames = func() string {
+	var names []string
+	for i := range callRoutes {
+		names = append(names, callRoutes[i].path)
+	}
+	return strings.Join(names, ", ")
+}()
 
 func methodNotAllowed(method, path, allowed string) api.Error {
 	return api.Error{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed",
@@ -91,10 +115,21 @@ func unpassable(status, attempts int, why flow.Reason) api.Error {
 		Message: fmt.Sprintf("The endpoint %s; attempts made: %d, and no other follows (%s).", what, attempts, why)}
 }
 
-// cutShort is the event that ends a stream which its endpoint broke off.
-func cutShort(id string) api.Error {
-	return api.Error{Status: http.StatusBadGateway, Code: "upstream_broke_off", RequestID: id,
+// cutShort is the event that ends a stream which its endpoint broke off, or which took too
+// long.
+func cutShort(id string, why attempt.Outcome, limits Timeouts) api.Error {
+	e := api.Error{Status: http.StatusBadGateway, Code: "upstream_broke_off", RequestID: id,
 		Message: "The endpoint broke off in the middle of the answer; what came so far is incomplete."}
+	switch why {
+	case attempt.Stalled:
+		e.Status, e.Code = http.StatusGatewayTimeout, "upstream_stalled"
+		e.Message = fmt.Sprintf("The endpoint sent nothing more of the answer for too long (timeouts.progress: %v, timeouts.idle: %v); what came so far is incomplete.",
+			limits.Progress, limits.Idle)
+	case attempt.Overdue:
+		e.Status, e.Code = http.StatusGatewayTimeout, "upstream_overdue"
+		e.Message = fmt.Sprintf("The call took longer than calls may (timeouts.total: %v); what came so far is incomplete.", limits.Total)
+	}
+	return e
 }
 
 // refusal is the answer to a call that the machine refused.
@@ -107,14 +142,47 @@ func refusal(why flow.Reason, bound int) (telemetry.Refusal, api.Error) {
 		Message: "No endpoint of the model is in rotation. Try again shortly."}
 }
 
-// unreachable is the answer to a call whose attempts all failed without one.
-func unreachable(o attempt.Outcome, attempts int, why flow.Reason) api.Error {
-	what := "could not be reached"
-	if o != attempt.ConnectFailed {
-		what = "broke off before answering"
+// failure is the answer to a call whose last attempt ended so without an answer.
+func (c *call) failure(o attempt.Outcome, why flow.Reason) api.Error {
+	e := api.Error{Status: http.StatusBadGateway, Code: "upstream_" + o.String()}
+	l, what := c.model.timeouts, ""
+	late := func(key string, limit time.Duration) string {
+		e.Status = http.StatusGatewayTimeout
+		return fmt.Sprintf("(timeouts.%s: %v)", key, limit)
 	}
-	return api.Error{Status: http.StatusBadGateway, Code: "upstream_" + o.String(),
-		Message: fmt.Sprintf("The endpoint %s; attempts made: %d, and no other follows (%s).", what, attempts, why)}
+	switch o {
+	case attempt.ConnectFailed:
+		what = "The endpoint could not be reached"
+	case attempt.ConnectTimeout:
+		e.Status = http.StatusGatewayTimeout
+		what = "The endpoint could not be reached in time (upstream.connect_timeout)"
+	case attempt.Exhausted:
+		e.Status = http.StatusServiceUnavailable
+		what = "The gateway has no descriptor or port left for a connection to the endpoint"
+	case attempt.HeaderTimeout:
+		what = "The endpoint did not begin to answer in time " + late("header", l.Header)
+	case attempt.FirstTokenTimeout:
+		what = "The endpoint sent no content in time " + late("first_token", l.FirstToken)
+	case attempt.Stalled:
+		what = "The endpoint stopped in the middle of its answer " + late("idle", l.Idle)
+	case attempt.Overdue:
+		what = "The call took longer than calls may " + late("total", l.Total)
+	case attempt.Recalled:
+		e.Status = http.StatusServiceUnavailable
+		what = "The endpoint left, or went silent, before it answered"
+	default:
+		what = "The endpoint broke off before answering"
+	}
+	if c.answer.unfit != nil {
+		e = *c.answer.unfit
+		what = strings.TrimSuffix(e.Message, ".")
+	}
+	e.Message = fmt.Sprintf("%s; attempts made: %d, and no other follows", what, c.record.Attempts)
+	if why != flow.NoReason {
+		e.Message += fmt.Sprintf(" (%s)", why)
+	}
+	e.Message += "."
+	return e
 }
 
 // shorten bounds what a message repeats of the client's own words.
@@ -130,8 +198,8 @@ func shorten(s string) string {
 func (c *call) refuse(kind telemetry.Refusal, e api.Error) bool {
 	c.record.Refusal = kind
 	c.record.Outcome = telemetry.Refused
-	if e.Status == http.StatusServiceUnavailable {
-		c.w.Header().Set("Retry-After", "1")
+	if e.Status == http.StatusServiceUnavailable || e.Status == http.StatusTooManyRequests {
+		c.out.w.Header().Set("Retry-After", "1")
 	}
 	c.sendError(e)
 	return false
@@ -139,43 +207,95 @@ func (c *call) refuse(kind telemetry.Refusal, e api.Error) bool {
 
 // refuseUnread is refuse for a call whose body was not read to its end.
 func (c *call) refuseUnread(kind telemetry.Refusal, e api.Error) bool {
-	answerUnread(c.w, c.rc, c.in)
+	answerUnread(c.out.w, c.out.rc, c.in)
 	return c.refuse(kind, e)
 }
 
-// sendError answers in the gateway's own words.
+// sendError answers in the gateway's own words: in the stream, where a heartbeat has
+// opened one.
 func (c *call) sendError(e api.Error) {
 	e.RequestID = c.id
 	c.record.Status = e.Status
-	h := c.w.Header()
-	c.stamp(h)
-	c.readyToWrite()
-	writeJSON(c.w, e.Status, api.AppendError(nil, e))
+	text := api.AppendError(nil, c.route.grammar, e)
+	opened := c.out.open(e.Status, func(h http.Header) {
+		c.stamp(h)
+		h.Set("Content-Type", "application/json")
+		h.Set("Content-Length", strconv.Itoa(len(text)))
+	})
+	if !opened {
+		c.record.Status = http.StatusOK
+		text = api.AppendErrorEvent(nil, c.route.grammar, e, 0)
+	}
+	c.out.seal()
+	_ = c.out.write(text, true) // the client may be gone; nothing is left to do for it
 }
 
-// giveUp answers a call that has no further attempt: with the last endpoint's own answer
-// where it gave one.
+// giveUp answers a call that has no further attempt.
 func (c *call) giveUp(why flow.Reason) {
 	c.finish(c.answer.outcome)
-	h := c.w.Header()
-	if why == flow.AttemptsSpent || why == flow.BudgetSpent {
-		h.Set("X-Should-Retry", "false") // SDKs of OpenAI heed it: retries don't multiply
-	}
+	c.tellFailure(why)
+}
+
+// tellFailure answers with the last endpoint's own words, where it gave any that may be
+// passed on.
+func (c *call) tellFailure(why flow.Reason) {
 	a := &c.answer
+	own := a.unfit == nil && (a.status >= 300 || a.tally.Failed)
+	whole := own && a.whole && !c.keptQuotesKey()
 	switch {
-	case a.status < 300 && !a.tally.Failed:
-		c.sendError(unreachable(a.outcome, c.record.Attempts, why))
-		return
-	case !a.whole || c.keptQuotesKey():
+	case !own:
+		c.noRetry(why)
+		c.sendError(c.failure(a.outcome, why))
+	case !whole:
+		c.noRetry(why)
 		c.sendError(unpassable(a.status, c.record.Attempts, why))
+	case c.out.isAhead():
+		c.tellInStream()
+	default:
+		c.record.Status = a.status
+		opened := c.out.open(a.status, func(h http.Header) {
+			copyResponseHeader(h, a.header, a.endpoint.Key)
+			h.Set("Content-Length", strconv.Itoa(len(c.kept)))
+			if mayNotRetry(why) {
+				h.Set("X-Should-Retry", "false")
+			} else if a.outcome.Pushed() && a.wait < 0 {
+				h.Set("Retry-After", "1") // the endpoint names no time, and at once is too soon
+			}
+			c.stamp(h)
+		})
+		if !opened { // by a heartbeat, just now
+			c.tellInStream()
+			return
+		}
+		c.writeLast(c.kept)
+	}
+}
+
+// tellInStream passes an endpoint's own error on to a client whose stream a heartbeat has
+// opened.
+func (c *call) tellInStream() {
+	c.record.Status = http.StatusOK
+	if c.answer.stream {
+		c.writeLast(c.kept) // it is a stream's events already
 		return
 	}
-	copyResponseHeader(h, a.header, a.endpoint.Key)
-	h.Set("Content-Length", strconv.Itoa(len(c.kept)))
-	c.stamp(h)
-	c.record.Status = a.status
-	c.w.WriteHeader(a.status)
-	c.writeLast(c.kept)
+	e := unpassable(c.answer.status, c.record.Attempts, flow.NoReason)
+	e.RequestID = c.id
+	c.writeLast(api.ErrorEventFromBody(nil, c.route.grammar, c.kept, e))
+}
+
+// mayNotRetry reports whether the gateway has used up its own attempts: OpenAI's SDKs heed
+// the header that says so, and retries do not multiply (article section 9.1).
+func mayNotRetry(why flow.Reason) bool {
+	return why == flow.AttemptsSpent || why == flow.BudgetSpent || why == flow.FailsElsewhere
+}
+
+func (c *call) noRetry(why flow.Reason) {
+	if mayNotRetry(why) && !c.out.isAhead() {
+		c.out.mu.Lock()
+		defer c.out.mu.Unlock()
+		c.out.w.Header().Set("X-Should-Retry", "false")
+	}
 }
 
 func writeJSON(w http.ResponseWriter, status int, body []byte) {

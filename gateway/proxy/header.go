@@ -11,6 +11,8 @@ import (
 var forwarded = []string{
 	"Accept",
 	"Accept-Language",
+	"Anthropic-Beta",
+	"Anthropic-Version",
 	"Content-Type",
 	"Endpoint-Load-Metrics-Format",
 	"Openai-Beta",

@@ -148,10 +148,10 @@ func TestEndpointKeyNeverComesBack(t *testing.T) {
 func TestErrorOfAnEndpointWithAKeyPassesWhole(t *testing.T) {
 	for _, size := range []int{10, 64<<10 - 1, 64 << 10, 64<<10 + 1, 500 << 10} {
 		body := strings.Repeat("e", size)
-		s := ordered(func(c *scripted.Call) { c.Reply(500, "text/plain", body, "X-Fine: yes") })
+		s := ordered(func(c *scripted.Call) { c.Reply(422, "text/plain", body, "X-Fine: yes") })
 		s.config = withKey
 		r := newRig(t, s)
-		if a := r.post(chatPath, unstreamed); a.status != 500 || a.body != body || a.err != nil {
+		if a := r.post(chatPath, unstreamed); a.status != 422 || a.body != body || a.err != nil {
 			t.Errorf("%d bytes: status %d, %d bytes, %v", size, a.status, len(a.body), a.err)
 		}
 		r.close()

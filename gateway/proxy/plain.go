@@ -16,29 +16,33 @@ func (c *call) relayPlain(resp *http.Response, o attempt.Outcome, watch *connWat
 	if o != attempt.Success && c.answer.endpoint.Key != "" {
 		switch err := c.keepAll(body); {
 		case err == errNoRoom, c.keptQuotesKey():
-			c.unusable(o, withheldError(resp.StatusCode))
+			e := withheldError(resp.StatusCode)
+			c.answer.unfit = &e
+			c.fail(o)
 			return
 		case err != nil && err != io.EOF:
-			c.fail(watch.blame())
+			c.fail(c.blame(watch, err))
 			return
 		}
 		body = io.MultiReader(bytes.NewReader(c.kept), body)
 	}
-	c.scan.Reset()
+	c.scan.Reset(c.route.grammar)
 	inspect := o == attempt.Success && identity(resp.Header)
 	for {
 		n, err := body.Read(c.buf)
 		chunk := c.buf[:n]
+		now := time.Now()
+		intime := c.dog.read(now, n > 0)
 		if inspect {
 			c.scan.Feed(chunk)
 		}
 		if !c.answer.committed && (n > 0 || err != nil) {
-			if err != nil && err != io.EOF {
-				c.fail(watch.blame())
+			if err != nil && err != io.EOF || !intime {
+				c.fail(c.blame(watch, err))
 				return
 			}
 			if o == attempt.Success {
-				c.contentCame(time.Now())
+				c.contentCame(now)
 			}
 			if !c.commitUnlessLeak(chunk) {
 				c.clientGone()
@@ -49,11 +53,11 @@ func (c *call) relayPlain(resp *http.Response, o attempt.Outcome, watch *connWat
 		case err == io.EOF:
 			c.endPlain(o, inspect, chunk)
 			return
-		case !c.write(chunk):
+		case !c.write(chunk, false):
 			c.clientGone()
 			return
 		case err != nil:
-			c.cut(true)
+			c.cut(true, c.blame(watch, err))
 			return
 		}
 	}

@@ -22,27 +22,33 @@ const (
 
 // receive deals with an answer whose header has come. cancel aborts the attempt.
 func (c *call) receive(resp *http.Response, watch *connWatch, cancel context.CancelFunc) {
-	ok := resp.StatusCode >= 200 && resp.StatusCode < 300
-	switch o := attempt.FromStatus(resp.StatusCode); {
-	case ok && c.wrongType(resp):
-		c.unusable(attempt.Failed, wrongContentType(c.hideKey(resp.Header.Get("Content-Type")), c.request.Stream))
-	case resp.StatusCode < 400 && !ok:
-		c.unusable(attempt.Failed, noAnswer(resp.StatusCode))
-	case o.Retryable():
+	o := attempt.FromStatus(resp.StatusCode)
+	streamed := isStream(resp.Header)
+	switch {
+	case o == attempt.Unusable:
+		c.unusable(noAnswer(resp.StatusCode))
+	case o == attempt.Success && c.route.strict() && streamed != c.request.Stream:
+		// Passing it on would make the client's parser fail in its own words.
+		c.unusable(wrongContentType(c.hideKey(resp.Header.Get("Content-Type")), c.request.Stream))
+	case o == attempt.Success && streamed && identity(resp.Header):
+		c.relayStream(resp, watch, cancel)
+	case o == attempt.Success && c.out.isAhead():
+		c.unusable(wrongContentType(c.hideKey(resp.Header.Get("Content-Type")), true))
+	case o.Retryable() || o != attempt.Success && c.out.isAhead():
+		if o.Pushed() {
+			c.answer.wait = attempt.RetryAfter(resp.Header.Get("Retry-After-Ms"), resp.Header.Get("Retry-After"), time.Now())
+		}
 		c.keepRest(resp.Body, cancel)
 		c.fail(o)
-	case ok && c.request.Stream && identity(resp.Header):
-		c.relayStream(resp, cancel)
 	default:
 		c.relayPlain(resp, o, watch)
 	}
 }
 
-// wrongType reports whether an answer is a stream where none was asked for, or the
-// reverse: passing it on would make the client's parser fail in its own words.
-func (c *call) wrongType(resp *http.Response) bool {
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	return (kind == "text/event-stream") != c.request.Stream
+// isStream reports whether an answer is a stream of events.
+func isStream(h http.Header) bool {
+	kind, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
+	return kind == "text/event-stream"
 }
 
 // identity reports whether an answer's bytes are what they say, not compressed.
@@ -55,12 +61,10 @@ func identity(h http.Header) bool {
 	return true
 }
 
-// unusable ends the call on an answer that must not reach the client.
-func (c *call) unusable(o attempt.Outcome, e api.Error) {
-	c.fail(o)
-	if c.answer.outcome != attempt.ClientGone {
-		c.sendError(e)
-	}
+// unusable ends an attempt whose answer must not reach the client.
+func (c *call) unusable(e api.Error) {
+	c.answer.unfit = &e
+	c.fail(attempt.Unusable)
 }
 
 // keepRest holds the rest of a failed answer's body back, in case no other attempt

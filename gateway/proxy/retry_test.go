@@ -34,9 +34,9 @@ func (r *rig) upstreamCalls() int {
 }
 
 // Field case F21: there is a hard ceiling of attempts, a caller's fault is never retried,
-// and what the client gets are the last endpoint's own words.
+// what two endpoints fail at is not tried at a third (F30), and what the client gets are the last endpoint's own words.
 func TestAttemptsHaveACeiling(t *testing.T) {
-	for code, attempts := range map[int]int{400: 1, 404: 1, 422: 1, 429: 1, 500: 1, 501: 1, 502: 3, 503: 3, 504: 3} {
+	for code, attempts := range map[int]int{400: 1, 401: 2, 404: 2, 422: 1, 429: 3, 500: 2, 501: 2, 502: 2, 503: 3, 504: 2} {
 		for _, request := range []string{unstreamed, streamed} {
 			r := newRig(t, pooled(status(code), status(code), status(code), status(code), status(code)))
 			a := r.post(chatPath, request, "X-Request-Id: one-call", "Idempotency-Key: k", "X-Idempotency-Key: k")
@@ -92,15 +92,15 @@ func TestRetryBudgetBoundsUpstreamCalls(t *testing.T) {
 			if a.status != code {
 				t.Fatalf("status %d", a.status)
 			}
-			if a.header.Get("X-Should-Retry") == "false" {
+			if a.header.Get("X-Should-Retry") == "false" || a.header.Get("Retry-After") != "" {
 				told++
 			}
 		}
 		if n := r.upstreamCalls(); n > calls*12/10 {
 			t.Errorf("%d: %d upstream calls for %d", code, n, calls)
 		}
-		if code == 503 && told < calls*8/10 {
-			t.Errorf("only %d of %d answers say that a retry is of no use", told, calls)
+		if told < calls {
+			t.Errorf("%d: only %d of %d answers say that a retry is of no use, or when it is", code, told, calls)
 		}
 		r.close()
 	}
@@ -288,7 +288,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	var elsewhere *rig
 	r := newRig(t, ordered(func(c *scripted.Call) {
 		c.Head(307, "Location: http://"+elsewhere.upstreams[0].Addr()+"/v1/chat/completions", "Content-Length: 0")
-	}, good))
+	}))
 	elsewhere = newRig(t, ordered(good))
 	defer elsewhere.close()
 	defer r.close()

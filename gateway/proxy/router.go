@@ -12,66 +12,85 @@ import (
 )
 
 // router is the live shell round one model's machine: one lock, one timer, and the calls
-// that wait for the machine's next word. The clock is read inside the lock, so that the
+// that the machine may have a word for. The clock is read inside the lock, so that the
 // machine's time never goes backwards.
 type router struct {
 	clock func() mono.Time
-	tell  func(flow.Action) // hears of notices, outside the lock
+	tell  func(flow.Action) // hears of what becomes of endpoints, outside the lock
 
 	mu      sync.Mutex
 	machine *flow.Machine
-	waiting map[selection.CallID]chan<- flow.Action
-	timer   *time.Timer   // of the machine's wake-up
-	notices []flow.Action // not told yet
+	calls   []*call     // those that the machine holds, by their tickets' index
+	timer   *time.Timer // of the machine's wake-up
+	later   []flow.Action
+	recalls []recall // to be carried out outside the lock, as later is
 	closed  bool
 }
 
+type recall struct {
+	dog     *watchdog
+	call    selection.CallID
+	attempt int
+}
+
 func newRouter(m *flow.Machine, clock func() mono.Time, tell func(flow.Action)) *router {
-	r := &router{machine: m, clock: clock, tell: tell, waiting: map[selection.CallID]chan<- flow.Action{}}
+	r := &router{machine: m, clock: clock, tell: tell}
 	r.timer = time.AfterFunc(time.Hour, r.wake)
 	r.timer.Stop()
 	return r
 }
 
 // arrive places a call: the action is a Dispatch or a Refuse.
-func (r *router) arrive(q *selection.Request) flow.Action {
+func (r *router) arrive(c *call) flow.Action {
 	r.mu.Lock()
 	defer r.unlock()
 	var own flow.Action
-	for _, a := range r.machine.Step(r.clock(), flow.Arrive(q)) {
-		if a.Ticket.Call == q.ID { // ids begin at 1; what belongs to no call has 0
+	for _, a := range r.machine.Step(r.clock(), flow.Arrive(&c.request)) {
+		if a.Kind <= flow.Refuse && a.Ticket.Call == c.request.ID { // ids begin at 1; what belongs to no call has 0
 			own = a
 			continue
 		}
 		r.do(a)
 	}
+	if own.Kind == flow.Dispatch {
+		i := own.Ticket.Index()
+		for len(r.calls) <= i {
+			r.calls = append(r.calls, nil)
+		}
+		r.calls[i] = c
+	}
 	return own
 }
 
-// report tells the machine what happened.
+// report tells the machine what happened. Where that is the end of an attempt that another
+// one may follow, the machine's word, a Dispatch or a GiveUp, comes over the call's word.
 func (r *router) report(e flow.Event) {
 	r.mu.Lock()
 	defer r.unlock()
 	r.step(e)
 }
 
-// failed reports an attempt that another one may follow. The machine's word, a Dispatch
-// or a GiveUp, comes over the channel.
-func (r *router) failed(t flow.Ticket, n int, o attempt.Outcome) <-chan flow.Action {
-	word := make(chan flow.Action, 1)
+// ended reports what ends a call: the machine has no word for it any more.
+func (r *router) ended(c *call, e flow.Event) {
 	r.mu.Lock()
 	defer r.unlock()
-	r.waiting[t.Call] = word
-	r.step(flow.Done(t, n, o, flow.Usage{}))
-	return word
+	r.drop(c.ticket)
+	r.step(e)
 }
 
 // left reports that a call's client is gone; nobody waits for the machine's word.
-func (r *router) left(t flow.Ticket) {
-	r.mu.Lock()
-	defer r.unlock()
-	delete(r.waiting, t.Call)
-	r.step(flow.Left(t))
+func (r *router) left(c *call) {
+	r.ended(c, flow.Left(c.ticket))
+	select {
+	case <-c.word: // it came too late
+	default:
+	}
+}
+
+func (r *router) drop(t flow.Ticket) {
+	if i := t.Index(); i < len(r.calls) {
+		r.calls[i] = nil
+	}
 }
 
 // signal reports an endpoint's load.
@@ -79,10 +98,27 @@ func (r *router) signal(slot selection.Slot, generation uint32, load signal.Load
 	r.report(flow.Signal(slot, generation, load, took))
 }
 
+// health reports whether an endpoint's health path answered well.
+func (r *router) health(slot selection.Slot, generation uint32, ok bool) {
+	r.report(flow.Health(slot, generation, ok))
+}
+
 func (r *router) snapshot() flow.Snapshot {
 	r.mu.Lock()
 	defer r.unlock()
 	return r.machine.Snapshot(r.clock())
+}
+
+// reconfigure changes the model. place hears under the lock which slots the endpoints
+// have, so that no call is sent to one before it is known who that is.
+func (r *router) reconfigure(c flow.Config, place func([]flow.Placed)) {
+	r.mu.Lock()
+	defer r.unlock()
+	placed, actions := r.machine.Reconfigure(r.clock(), c)
+	place(placed)
+	for _, a := range actions {
+		r.do(a)
+	}
 }
 
 // close stops the timer. Calls that are still waiting hear nothing more.
@@ -107,12 +143,15 @@ func (r *router) step(e flow.Event) {
 	}
 }
 
-// unlock gives the lock back and tells what is to be told.
+// unlock gives the lock back and does what is not to be done under it.
 func (r *router) unlock() {
-	notices := r.notices
-	r.notices = nil
+	later, recalls := r.later, r.recalls
+	r.later, r.recalls = nil, nil
 	r.mu.Unlock()
-	for _, a := range notices {
+	for _, x := range recalls {
+		x.dog.abort(x.call, x.attempt, attempt.Recalled)
+	}
+	for _, a := range later {
 		r.tell(a)
 	}
 }
@@ -124,13 +163,21 @@ func (r *router) do(a flow.Action) {
 		if !r.closed {
 			r.timer.Reset(max(a.At.Sub(r.clock()), 0))
 		}
-		return
-	case flow.Ejected, flow.Returned:
-		r.notices = append(r.notices, a)
-		return
-	}
-	if word, ok := r.waiting[a.Ticket.Call]; ok {
-		delete(r.waiting, a.Ticket.Call)
-		word <- a // capacity 1, and each word is sent once
+	case flow.Dispatch, flow.GiveUp, flow.Recall:
+		i := a.Ticket.Index()
+		if i >= len(r.calls) || r.calls[i] == nil || r.calls[i].request.ID != a.Ticket.Call {
+			return
+		}
+		c := r.calls[i]
+		switch a.Kind {
+		case flow.Recall:
+			r.recalls = append(r.recalls, recall{&c.dog, a.Ticket.Call, a.Attempt})
+			return
+		case flow.GiveUp:
+			r.calls[i] = nil
+		}
+		c.word <- a // capacity 1, and each word is sent once
+	default:
+		r.later = append(r.later, a)
 	}
 }

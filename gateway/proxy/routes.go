@@ -12,27 +12,66 @@ import (
 
 // route is a path that calls come in by; endpoints have it under the same name.
 type route struct {
-	index int // in callRoutes
-	path  string
-	kind  selection.Kind
+	index   int // in callRoutes
+	path    string
+	grammar api.Grammar
+	kind    selection.Kind
 }
 
-const routeCount = 3
-
-var callRoutes = [routeCount]route{
-	{0, "/v1/chat/completions", selection.Generate},
-	{1, "/v1/completions", selection.Generate},
-	{2, "/v1/embeddings", selection.Embed},
+// callRoutes are the routes that are passed on by the model that their body names. Which
+// of them an endpoint has is the endpoint's to say.
+var callRoutes = [...]route{
+	{path: "/v1/chat/completions", grammar: api.Chat},
+	{path: "/v1/completions", grammar: api.Completions},
+	{path: "/v1/embeddings", grammar: api.Embeddings, kind: selection.Embed},
+	{path: "/v1/responses", grammar: api.Responses},
+	{path: "/v1/messages", grammar: api.Messages},
+	{path: "/v1/messages/count_tokens", grammar: api.CountTokens, kind: selection.Embed},
+	{path: "/v1/rerank", grammar: api.Rerank, kind: selection.Embed},
+	{path: "/v2/rerank", grammar: api.Rerank, kind: selection.Embed},
+	{path: "/rerank", grammar: api.Rerank, kind: selection.Embed},
+	{path: "/v1/score", grammar: api.Score, kind: selection.Embed},
+	{path: "/score", grammar: api.Score, kind: selection.Embed},
+	{path: "/tokenize", grammar: api.Tokenize, kind: selection.Embed},
+	{path: "/detokenize", grammar: api.Tokenize, kind: selection.Embed},
+	{path: "/pooling", grammar: api.Opaque, kind: selection.Embed},
+	{path: "/classify", grammar: api.Opaque, kind: selection.Embed},
+	{path: "/v1/moderations", grammar: api.Opaque, kind: selection.Embed},
+	{path: "/v1/audio/speech", grammar: api.Speech},
+	{path: "/v1/audio/transcriptions", grammar: api.Upload},
+	{path: "/v1/audio/translations", grammar: api.Upload},
+	{path: "/v1/images/generations", grammar: api.Images},
+	{path: "/v1/images/edits", grammar: api.Upload},
+	{path: "/v1/images/variations", grammar: api.Upload},
 }
 
-// routeOf returns the route of a path, or nil.
-func routeOf(path string) *route {
+const routeCount = len(callRoutes)
+
+var byPath = func() map[string]*route {
+	m := map[string]*route{}
 	for i := range callRoutes {
-		if callRoutes[i].path == path {
-			return &callRoutes[i]
-		}
+		callRoutes[i].index = i
+		m[callRoutes[i].path] = &callRoutes[i]
 	}
-	return nil
+	return m
+}()
+
+// strict reports whether it is known what an answer must look like: a stream of events
+// where one was asked for, and none where not.
+func (rt *route) strict() bool {
+	switch rt.grammar {
+	case api.Chat, api.Completions, api.Responses, api.Messages, api.Embeddings:
+		return true
+	}
+	return false
+}
+
+// grammarOf returns the language in which a request that is no call is answered.
+func grammarOf(r *http.Request) api.Grammar {
+	if r.Header.Get("Anthropic-Version") != "" || strings.HasPrefix(r.URL.Path, "/v1/messages") {
+		return api.Messages
+	}
+	return api.Chat
 }
 
 const modelsPath = "/v1/models"
@@ -40,20 +79,25 @@ const modelsPath = "/v1/models"
 // ServeHTTP implements http.Handler for the data listener. Paths are matched as they
 // are: to clean one and redirect to it would make a POST's client send its body again.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s := g.service.Load()
 	rc := http.NewResponseController(w)
 	if g.draining.Load() {
 		w.Header().Set("Connection", "close")
 	}
 	path := r.URL.Path
-	rt := routeOf(path)
+	rt := byPath[path]
 	if rt != nil && r.Method == http.MethodPost {
-		g.serve(w, rc, r, rt)
+		g.serve(s, w, rc, r, rt)
 		return
 	}
-	_ = rc.SetWriteDeadline(time.Now().Add(g.cfg.WriteTimeout))
+	_ = rc.SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
 	answerUnread(w, rc, r) // whatever is answered below, the body is not read
 	name, one := strings.CutPrefix(path, modelsPath+"/")
+	_, known := s.cfg.Access.admit(r)
 	switch {
+	case !known:
+		w.Header().Set("Www-Authenticate", "Bearer")
+		g.reject(w, r, telemetry.Unauthorized, unauthorized(r))
 	case rt != nil:
 		g.reject(w, r, telemetry.UnknownRoute, wrongMethod(w, r, "POST"))
 	case !one && path != modelsPath:
@@ -61,8 +105,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		g.reject(w, r, telemetry.UnknownRoute, wrongMethod(w, r, "GET, HEAD"))
 	case !one:
-		writeJSON(w, http.StatusOK, g.list)
-	case g.byName[name] == nil: // it may contain slashes
+		writeJSON(w, http.StatusOK, s.list)
+	case s.byName[name] == nil: // it may contain slashes
 		g.reject(w, r, telemetry.UnknownModel, unknownModel(name))
 	default:
 		writeJSON(w, http.StatusOK, api.AppendModelEntry(nil, g.entry(name)))
@@ -71,7 +115,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // entry is a model's entry in the list of models.
 func (g *Gateway) entry(name string) api.Model {
-	return api.Model{ID: name, Created: g.cfg.Epoch.Unix(), OwnedBy: "kvasir"}
+	return api.Model{ID: name, Created: g.epoch.Unix(), OwnedBy: "kvasir"}
 }
 
 // wrongMethod says which methods a path has.
@@ -88,6 +132,6 @@ func (g *Gateway) reject(w http.ResponseWriter, r *http.Request, kind telemetry.
 	}
 	e.RequestID = id
 	w.Header().Set("X-Request-Id", id)
-	g.cfg.Metrics.Call(&telemetry.Call{ID: id, Route: "none", Outcome: telemetry.Refused, Refusal: kind, Status: e.Status})
-	writeJSON(w, e.Status, api.AppendError(nil, e))
+	g.metrics.Call(&telemetry.Call{ID: id, Route: "none", Outcome: telemetry.Refused, Refusal: kind, Status: e.Status})
+	writeJSON(w, e.Status, api.AppendError(nil, grammarOf(r), e))
 }

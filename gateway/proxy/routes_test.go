@@ -59,7 +59,7 @@ func TestUnknownModelRouteAndMethod(t *testing.T) {
 	}{
 		{"POST", chatPath, `{"model":"nobody","messages":[]}`, 404, "model_not_found", ""},
 		{"POST", completionPath, `{"model":"","prompt":"x"}`, 400, "", ""},
-		{"POST", "/v1/responses", unstreamed, 404, "unknown_route", ""},
+		{"POST", "/v1/files", unstreamed, 404, "unknown_route", ""},
 		{"POST", "/v1/chat/completions/", unstreamed, 404, "unknown_route", ""},
 		{"POST", "//v1/chat/completions", unstreamed, 404, "unknown_route", ""},
 		{"POST", "/v1/x/../chat/completions", unstreamed, 404, "unknown_route", ""},
@@ -152,7 +152,7 @@ func TestLabelsAreBounded(t *testing.T) {
 // admin asks the admin listener's handler.
 func (r *rig) admin(path string) (int, string) {
 	w := httptest.NewRecorder()
-	r.gateway.Admin(promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{})).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	r.gateway.Admin(proxy.AdminConfig{Metrics: promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{})}).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	return w.Code, w.Body.String()
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -16,6 +17,8 @@ type answer struct {
 	action   flow.Action
 	explain  string // the decision, for the response header
 	outcome  attempt.Outcome
+	wait     time.Duration // that the endpoint asks to be left alone; attempt.NoWait: it does not say
+	unfit    *api.Error    // why its answer can't be passed on; nil: it can
 
 	// What the endpoint said. Until committed, nothing of it has been passed on.
 	status    int // 0: nothing
@@ -43,42 +46,54 @@ func (c *call) send(a flow.Action) {
 		c.finish(attempt.ClientGone)
 		return
 	}
-	transport := c.g.cfg.Transport
-	if c.answer.outcome == attempt.StaleConnection {
-		transport = c.g.unpooled
-	}
+	stale := c.answer.outcome == attempt.StaleConnection
 	c.open(a)
+	transport := c.answer.endpoint.transport
+	if stale {
+		transport = c.answer.endpoint.unpooled
+	}
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel() // aborts the upstream wherever this attempt is left
+	c.dog.begin(a.Attempt, c.request.Stream, cancel)
+	defer c.dog.over()
 	watch := &connWatch{}
 	resp, err := transport.RoundTrip(c.upstreamRequest(watch.attach(ctx)))
 	if err != nil {
-		c.fail(watch.blame())
+		c.fail(c.blame(watch, err))
 		return
 	}
 	defer resp.Body.Close()
+	c.dog.headerCame()
 	c.answer.status, c.answer.header = resp.StatusCode, resp.Header
 	c.receive(resp, watch, cancel)
 }
 
+// blame says what it means that the attempt's connection failed: the watchdog may have
+// had a hand in it.
+func (c *call) blame(watch *connWatch, err error) attempt.Outcome {
+	if why := c.dog.why(); why != attempt.Success {
+		return why
+	}
+	return watch.blame(err)
+}
+
 // open readies the record for an attempt.
 func (c *call) open(a flow.Action) {
-	e := &c.model.endpoints[a.Slot]
-	c.answer = answer{endpoint: e, action: a}
+	e := c.model.endpoint(a.Slot)
+	c.answer = answer{endpoint: e, action: a, wait: attempt.NoWait}
 	c.secret.reset(e.Key)
 	c.giveKept()
 	c.bookEvent(0)
 	c.record.Attempts++
-	c.record.Pool, c.record.Endpoint = c.model.Machine.Pools[a.Pool].Name, e.name
-	c.record.Policy = c.model.Machine.Pools[a.Pool].PolicyName
+	c.record.Pool, c.record.Endpoint, c.record.Policy = e.pool.name, e.name, e.pool.policy
 	if a.Decision == nil {
 		return
 	}
 	if c.request.Explain {
 		c.answer.explain = explain(a.Decision)
 	}
-	if c.g.cfg.OnDecision != nil {
-		c.g.cfg.OnDecision(c.model.Name, a.Decision)
+	if on := c.svc.cfg.OnDecision; on != nil {
+		on(c.model.Name, a.Decision)
 	}
 }
 
@@ -86,8 +101,12 @@ func (c *call) open(a flow.Action) {
 // model's name where the endpoint knows it by another one.
 func (c *call) upstreamRequest(ctx context.Context) *http.Request {
 	pieces := [][]byte{c.body.data}
-	if name := c.model.servedAs[c.answer.action.Pool]; name != string(c.asked) {
-		parts := api.Splice(c.body.data, c.askedAt, api.AppendString(nil, name))
+	if name := c.answer.endpoint.pool.servedAs; name != string(c.asked) {
+		value := []byte(name)
+		if c.route.grammar != api.Upload { // there it stands without quotes
+			value = api.AppendString(nil, name)
+		}
+		parts := api.Splice(c.body.data, c.askedAt, value)
 		pieces = parts[:]
 	}
 	var length int64
@@ -97,7 +116,7 @@ func (c *call) upstreamRequest(ctx context.Context) *http.Request {
 	e := c.answer.endpoint
 	u := e.urls[c.route.index]
 	r := &http.Request{
-		Method: http.MethodPost, URL: u, Host: u.Host,
+		Method: http.MethodPost, URL: u, Host: cmp.Or(e.host, u.Host),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header:        requestHeader(c.in.Header, c.id, e.authorization),
 		ContentLength: length,
@@ -117,16 +136,33 @@ func (c *call) fail(o attempt.Outcome) {
 	}
 	c.held = false
 	if o == attempt.ClientGone {
-		c.model.router.left(c.ticket)
-	} else {
-		c.model.router.report(flow.Done(c.ticket, c.answer.action.Attempt, o, flow.Usage{}))
+		c.model.router.left(c)
+		c.finish(o)
+		return
 	}
+	c.model.router.ended(c, c.ending(flow.Usage{}))
 	c.finish(o)
+	if !c.answer.committed {
+		c.tellFailure(flow.NoReason)
+	}
+}
+
+// ending is the event that tells the machine of the attempt's end.
+func (c *call) ending(u flow.Usage) flow.Event {
+	a := &c.answer
+	if a.outcome.Pushed() {
+		return flow.Pushed(c.ticket, a.action.Attempt, a.outcome, a.wait)
+	}
+	return flow.Done(c.ticket, a.action.Attempt, a.outcome, u)
 }
 
 // close books how the attempt ended.
 func (c *call) close(o attempt.Outcome) {
 	c.answer.outcome = o
-	a := c.answer.action
-	c.model.metrics[a.Pool].Attempt(c.answer.endpoint.name, a.Attempt, outcomeOf(o))
+	kind := ""
+	if o != attempt.Success {
+		kind = o.String()
+	}
+	e := c.answer.endpoint
+	e.pool.metrics.Attempt(e.name, c.answer.action.Attempt, outcomeOf(o), kind)
 }

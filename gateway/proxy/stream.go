@@ -20,8 +20,8 @@ const endGrace = time.Second
 // relayStream passes a stream on. Until its first content nothing is written, so that an
 // answer that fails before can be had elsewhere; afterwards bytes flow as they come and
 // the reader beside them only watches. cancel aborts the attempt.
-func (c *call) relayStream(resp *http.Response, cancel context.CancelFunc) {
-	c.events.Reset(c.g.cfg.Limits.Event)
+func (c *call) relayStream(resp *http.Response, watch *connWatch, cancel context.CancelFunc) {
+	c.events.Reset(c.svc.cfg.Limits.Event)
 	a := &c.answer
 	a.stream = true
 	grace := grace{cancel: cancel}
@@ -30,6 +30,10 @@ func (c *call) relayStream(resp *http.Response, cancel context.CancelFunc) {
 		n, err := resp.Body.Read(c.buf)
 		chunk := c.buf[:n]
 		c.look(chunk)
+		if why := c.dog.why(); why != attempt.Success {
+			c.tooLate(chunk, why)
+			return
+		}
 		if err != nil {
 			c.streamEnded(chunk, err == io.EOF)
 			return
@@ -62,13 +66,25 @@ func (c *call) relayStream(resp *http.Response, cancel context.CancelFunc) {
 	}
 }
 
+// tooLate ends a stream that the watchdog has given up. last is what was read before.
+func (c *call) tooLate(last []byte, why attempt.Outcome) {
+	switch {
+	case !c.answer.begun && !c.answer.committed:
+		c.fail(why)
+	case !c.pass(last):
+		c.clientGone()
+	default:
+		c.cut(c.answer.blind || c.events.MidEvent(), why)
+	}
+}
+
 // relayRest passes on what follows the end mark. The call is accounted for already: a
 // client that leaves here has all that it wanted.
 func (c *call) relayRest(r io.Reader, g *grace) {
 	g.begin()
 	for {
 		n, err := r.Read(c.buf)
-		if !c.write(c.buf[:n]) || err != nil {
+		if !c.write(c.buf[:n], false) || err != nil {
 			return
 		}
 	}
@@ -96,56 +112,65 @@ func (g *grace) stop() {
 // held back than may be, they are let go: another attempt is then no longer possible.
 func (c *call) pass(p []byte) bool {
 	if c.answer.committed {
-		return c.write(p)
+		return c.write(p, c.between())
 	}
-	held := len(c.kept)+len(p) <= c.g.cfg.Limits.Preamble && c.keep(p)
+	held := len(c.kept)+len(p) <= c.svc.cfg.Limits.Preamble && c.keep(p)
 	if held && !c.answer.begun {
 		return true
 	}
-	return c.letGo(p) && (held || c.write(p))
+	return c.letGo(p) && (held || c.write(p, c.between()))
 }
+
+// between reports whether what was read last ends with an event.
+func (c *call) between() bool { return !c.answer.blind && !c.events.MidEvent() }
 
 // look reads the events that p completes.
 func (c *call) look(p []byte) {
-	if len(p) == 0 || c.answer.blind {
+	if len(p) == 0 {
 		return
 	}
 	now := time.Now()
-	c.events.Feed(p)
-	for ev, ok := c.events.Next(); ok; ev, ok = c.events.Next() {
-		if ev.Oversize {
-			c.g.cfg.Metrics.Oddity(telemetry.EventTooLarge)
-			c.take(api.Chunk{Kind: api.Content}, now) // it can't be told; content is the safe guess
-		} else if len(ev.Data) > 0 {
-			c.take(api.ReadChunk(ev.Data), now)
+	content := c.answer.blind
+	if !c.answer.blind {
+		c.events.Feed(p)
+		for ev, ok := c.events.Next(); ok; ev, ok = c.events.Next() {
+			switch {
+			case ev.Oversize:
+				c.g.metrics.Oddity(telemetry.EventTooLarge)
+				content = c.take(api.Chunk{Kind: api.Content}, now) // it can't be told; content is the safe guess
+			case len(ev.Data) > 0:
+				content = c.take(api.ReadChunk(c.route.grammar, ev.Type, ev.Data), now) || content
+			}
+		}
+		if !c.bookEvent(c.unfinished()) {
+			// No room to see the event's end. The rest of the stream passes unread.
+			c.answer.blind = true
+			c.events.Reset(c.svc.cfg.Limits.Event)
+			c.g.metrics.Oddity(telemetry.EventTooLarge)
+			content = true
 		}
 	}
-	if !c.bookEvent(c.unfinished()) {
-		// No room to see the event's end. The rest of the stream passes unread.
-		c.answer.blind = true
-		c.events.Reset(c.g.cfg.Limits.Event)
-		c.g.cfg.Metrics.Oddity(telemetry.EventTooLarge)
+	// A large event that is on its way is progress, too.
+	if c.dog.read(now, content || c.booked > 0) && content {
 		c.contentCame(now)
 	}
 }
 
-// take learns from a chunk of the answer.
-func (c *call) take(chunk api.Chunk, now time.Time) {
+// take learns from a chunk of the answer, and reports whether it ends the choice of another
+// attempt.
+func (c *call) take(chunk api.Chunk, now time.Time) bool {
 	a := &c.answer
 	if chunk.Kind == api.Failure && !a.tally.Failed {
 		a.fault = faultOutcome(chunk.Fault)
 	}
 	a.tally.Add(chunk)
-	if chunk.Commits() {
-		c.contentCame(now)
+	if chunk.Kind == api.Content {
+		if a.contents++; a.contents > 1 {
+			a.endpoint.pool.metrics.ITL(now.Sub(a.last))
+		}
+		a.last = now
 	}
-	if chunk.Kind != api.Content {
-		return
-	}
-	if a.contents++; a.contents > 1 {
-		c.model.metrics[a.action.Pool].ITL(now.Sub(a.last))
-	}
-	a.last = now
+	return chunk.Commits()
 }
 
 // faultOutcome says how an attempt ended whose answer is an error object.
@@ -161,7 +186,7 @@ func (c *call) unfinished() int64 {
 	if !c.events.MidEvent() {
 		c.answer.mark = c.events.Offset()
 	}
-	n := min(c.events.Offset()-c.answer.mark, int64(c.g.cfg.Limits.Event))
+	n := min(c.events.Offset()-c.answer.mark, int64(c.svc.cfg.Limits.Event))
 	if n <= readBuffer {
 		return 0 // it lies in memory that every stream has
 	}
@@ -200,17 +225,20 @@ func (c *call) streamEnded(last []byte, cleanly bool) {
 		c.fail(a.fault)
 	case t.Failed, t.Done:
 		c.endStream(last)
-	case cleanly && a.blind:
+	case cleanly && (a.blind || !c.route.grammar.HasDone()):
+		if !a.begun {
+			c.contentCame(time.Now()) // an answer without content is one
+		}
 		c.endStream(last)
 	case cleanly && t.Finished:
 		c.record.DoneMissing = true
 		c.endStream(last)
 	case !a.committed:
 		c.fail(attempt.Broken)
-	case !c.write(last):
+	case !c.write(last, c.between()):
 		c.clientGone()
 	default:
-		c.cut(torn)
+		c.cut(torn, attempt.Broken)
 	}
 }
 
@@ -221,7 +249,10 @@ func (c *call) lastEvent() bool {
 	if !ok || ev.Oversize || !json.Valid(ev.Data) && string(bytes.TrimSpace(ev.Data)) != "[DONE]" {
 		return false
 	}
-	c.take(api.ReadChunk(ev.Data), time.Now())
+	now := time.Now()
+	if c.take(api.ReadChunk(c.route.grammar, ev.Type, ev.Data), now) && c.dog.read(now, true) {
+		c.contentCame(now)
+	}
 	return true
 }
 

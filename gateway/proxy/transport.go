@@ -2,10 +2,14 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"kvasir/gateway/attempt"
@@ -14,25 +18,81 @@ import (
 // DialFunc opens a connection to an endpoint.
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// NewTransport returns a transport for endpoints. It keeps idle connections for
-// idleTimeout, which must be shorter than the endpoints keep theirs (uvicorn: 5 s), and
-// adds nothing to requests: no compression, no replays, no environment proxy.
-func NewTransport(connectTimeout, idleTimeout time.Duration, idlePerEndpoint int, dial DialFunc) *http.Transport {
+// Protocol is how endpoints are spoken to.
+type Protocol string
+
+// The protocols.
+const (
+	HTTP1 Protocol = "http1" // over TLS too, whatever the server would rather have
+	H2    Protocol = "h2"    // HTTP/2 over TLS, for https URLs
+	H2C   Protocol = "h2c"   // HTTP/2 without TLS, by prior knowledge, for http URLs
+)
+
+// TransportConfig is what a transport is made of.
+type TransportConfig struct {
+	Connect  time.Duration // to make a connection, and once more for the TLS handshake
+	Idle     time.Duration // keeps idle connections so long; must be shorter than the endpoints keep theirs (uvicorn: 5 s)
+	PerHost  int           // idle connections kept for an endpoint
+	Protocol Protocol      // "" for HTTP1
+	TLS      *tls.Config   // nil: the system's roots
+	Dial     DialFunc
+}
+
+// How a dead HTTP/2 connection is found: it is shared, so that one which no longer brings
+// anything takes every call with it that is sent over it (field case F42).
+const (
+	pingAfter = 5 * time.Second
+	pingWait  = 3 * time.Second
+)
+
+// NewTransport returns a transport for endpoints. It adds nothing to requests: no
+// compression, no replays, no environment proxy.
+func NewTransport(c TransportConfig) *http.Transport {
 	bounded := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+		ctx, cancel := context.WithTimeout(ctx, c.Connect)
 		defer cancel()
-		return dial(ctx, network, addr)
+		return c.Dial(ctx, network, addr)
 	}
-	return &http.Transport{
+	t := &http.Transport{
 		DialContext:            bounded,
-		TLSHandshakeTimeout:    connectTimeout,
+		TLSHandshakeTimeout:    c.Connect,
+		TLSClientConfig:        c.TLS,
 		DisableCompression:     true,
-		MaxIdleConnsPerHost:    idlePerEndpoint,
-		IdleConnTimeout:        idleTimeout,
+		MaxIdleConnsPerHost:    c.PerHost,
+		IdleConnTimeout:        c.Idle,
 		MaxResponseHeaderBytes: 256 << 10,
 		ReadBufferSize:         readBuffer,
 		WriteBufferSize:        readBuffer,
+		Protocols:              &http.Protocols{},
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait, WriteByteTimeout: pingAfter + pingWait},
 	}
+	switch c.Protocol {
+	case H2:
+		t.Protocols.SetHTTP2(true)
+	case H2C:
+		t.Protocols.SetUnencryptedHTTP2(true)
+	default:
+		t.Protocols.SetHTTP1(true)
+	}
+	return t
+}
+
+// serverName returns a transport like rt that asks TLS servers for the name, and checks
+// it: for endpoints whose address was found under it. What isn't an *http.Transport is not
+// known here, and nil.
+func serverName(rt http.RoundTripper, name string) http.RoundTripper {
+	t, ok := rt.(*http.Transport)
+	if !ok {
+		return nil
+	}
+	named := t.Clone()
+	if named.TLSClientConfig == nil {
+		named.TLSClientConfig = &tls.Config{}
+	}
+	if named.TLSClientConfig.ServerName == "" {
+		named.TLSClientConfig.ServerName = name
+	}
+	return named
 }
 
 // unpooled returns a transport like rt whose every call has a connection of its own: what
@@ -78,9 +138,13 @@ func (w *connWatch) attach(ctx context.Context) context.Context {
 	})
 }
 
-// blame says what it means that the attempt's connection failed.
-func (w *connWatch) blame() attempt.Outcome {
+// blame says what it means that the attempt's connection failed with the error.
+func (w *connWatch) blame(err error) attempt.Outcome {
 	switch {
+	case !w.connected.Load() && exhausted(err):
+		return attempt.Exhausted
+	case !w.connected.Load() && timedOut(err):
+		return attempt.ConnectTimeout
 	case !w.connected.Load():
 		return attempt.ConnectFailed
 	case w.reused.Load() && !w.answered.Load() && w.soon():
@@ -88,6 +152,22 @@ func (w *connWatch) blame() attempt.Outcome {
 	default:
 		return attempt.Broken
 	}
+}
+
+// exhausted reports whether a connection failed for want of something of this process's
+// own: file descriptors, ports, memory.
+func exhausted(err error) bool {
+	for _, e := range [...]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func timedOut(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
 }
 
 // soon reports whether the request is still being sent, or was a moment ago.

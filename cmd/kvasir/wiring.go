@@ -1,0 +1,141 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"strings"
+
+	"kvasir/config"
+	"kvasir/gateway/attempt"
+	"kvasir/gateway/flow"
+	"kvasir/gateway/proxy"
+	"kvasir/selection"
+	"kvasir/selection/health"
+	"kvasir/selection/observe"
+	"kvasir/selection/observe/discovery"
+	"kvasir/selection/prefix"
+	"kvasir/upstream"
+)
+
+// gatewayConfig hands each package its part of the configuration.
+func (n *node) gatewayConfig(c *config.Config) (proxy.Config, error) {
+	n.transports.begin(c.Upstream)
+	plain, err := n.transports.get(config.DefaultPool())
+	if err != nil {
+		return proxy.Config{}, err
+	}
+	out := proxy.Config{
+		Limits: proxy.Limits{
+			Calls: c.Limits.Calls, Body: int64(c.Limits.Body), Buffered: int64(c.Limits.Buffered),
+			Event: int(c.Limits.Event), Preamble: int(c.Limits.Preamble),
+		},
+		Access:   access(c),
+		Timeouts: proxy.Timeouts(c.Timeouts), Heartbeat: c.Client.Heartbeat,
+		BlockBytes:  c.Prefix.Block,
+		BodyTimeout: c.Client.BodyTimeout, WriteTimeout: c.Client.WriteTimeout,
+		Router: identity(c), Transport: plain, Metrics: n.metrics, Log: n.log, LogCalls: c.Log.Calls,
+	}
+	for _, mc := range c.Models {
+		m, err := n.gatewayModel(c, mc)
+		if err != nil {
+			return proxy.Config{}, fmt.Errorf("models.%s: %w", mc.Name, err)
+		}
+		out.Models = append(out.Models, m)
+	}
+	return out, nil
+}
+
+// identity returns what tells this router from others.
+func identity(c *config.Config) string {
+	if c.Router != "" {
+		return c.Router
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "kvasir"
+	}
+	return host + "|" + c.Listen
+}
+
+// access says who may call. A configuration without keys was accepted for loopback alone,
+// or because it says that anybody may.
+func access(c *config.Config) proxy.Access {
+	open := len(c.Clients.Keys) == 0 && c.Clients.KeysFile == "" && c.TLS.ClientCA == ""
+	a := proxy.Access{Anonymous: c.Clients.Anonymous || open, Keys: map[[sha256.Size]byte]string{}}
+	for _, k := range c.Clients.Keys {
+		a.Keys[k.SHA256] = k.Name
+	}
+	return a
+}
+
+func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, error) {
+	timeouts := proxy.Timeouts(mc.Timeouts)
+	m := proxy.Model{
+		Name: mc.Name, Aliases: mc.Aliases, Timeouts: &timeouts,
+		Machine: flow.Config{
+			Seed: c.Seed, Calls: mc.Calls,
+			Retry: attempt.Config(c.Retry), Health: health.Config(c.Health),
+			Prefix: prefix.Config{BudgetBytes: int64(c.Prefix.Index), SpeculativeTTL: c.Prefix.Speculative},
+		},
+	}
+	for _, pc := range mc.Pools {
+		dialect, err := upstream.Lookup(pc.Engine)
+		if err != nil {
+			return m, err
+		}
+		live := proxy.Pool{
+			ServedAs: pc.ServedAs, Dialect: dialect, Scrape: pc.Signals.Scrape, Key: pc.Discover.Key.Reveal(),
+			PolicyID: strings.TrimSpace(fmt.Sprintf("%s %+v", pc.Policy.Name, pc.Policy.Params)),
+			Probe:    proxy.Probe{Path: pc.Probe.Path, Interval: pc.Probe.Interval, Timeout: pc.Probe.Timeout},
+		}
+		if live.Transport, err = n.transports.get(pc); err != nil {
+			return m, fmt.Errorf("pool %s: %w", pc.Name, err)
+		}
+		if pc.Discover.IsSet() {
+			source, err := source(pc.Discover, identity(c)+"/"+mc.Name+"/"+pc.Name)
+			if err != nil {
+				return m, fmt.Errorf("pool %s: discover: %w", pc.Name, err)
+			}
+			live.Sources = []discovery.Source{source}
+		}
+		pool := flow.Pool{
+			Name: pc.Name, PolicyName: pc.Policy.Name, Policy: pc.Policy.Params.New(),
+			MaxAge: pc.Signals.MaxAge, Misses: pc.Probe.Failures,
+		}
+		if k, ok := pool.Policy.(selection.KeyUser); ok && m.KeyHeader == "" {
+			m.KeyHeader = k.KeyHeader() // pools of one model agree on it
+		}
+		for _, e := range pc.Endpoints {
+			pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: e.Name, Weight: e.Weight})
+			live.Endpoints = append(live.Endpoints, proxy.Endpoint{URL: e.URL, Key: e.Key.Reveal()})
+		}
+		m.Machine.Pools = append(m.Machine.Pools, pool)
+		m.Pools = append(m.Pools, live)
+	}
+	return m, nil
+}
+
+// source returns what finds a pool's endpoints. who staggers its looks among those of
+// other pools and routers.
+func source(d config.Discover, who string) (discovery.Source, error) {
+	if d.File != "" {
+		return discovery.NewFile(discovery.File{Path: d.File, Interval: d.Interval})
+	}
+	resolver, err := discovery.NewResolver(d.Resolver)
+	if err != nil {
+		return nil, err
+	}
+	dns := discovery.DNS{Resolver: resolver, Interval: d.Interval, Phase: observe.Phase(who, "discovery", d.Interval)}
+	if d.DNS != "" {
+		dns.URL = d.Scheme + "://" + d.DNS
+		return discovery.NewDNS(dns)
+	}
+	// _service._proto.name is how such records are named; the source takes it in two parts.
+	labels := strings.SplitN(d.SRV, ".", 3)
+	if len(labels) == 3 && strings.HasPrefix(labels[0], "_") && strings.HasPrefix(labels[1], "_") {
+		dns.Service, dns.URL = labels[0]+"."+labels[1], d.Scheme+"://"+labels[2]
+		return discovery.NewDNS(dns)
+	}
+	return nil, fmt.Errorf("srv: %q is no name of SRV records; allowed: _service._tcp.name", d.SRV)
+}

@@ -1,0 +1,53 @@
+package proxy
+
+import (
+	"crypto/sha256"
+	"net/http"
+	"strings"
+)
+
+// Access says who may call. Keys are known by their SHA-256 alone, so that neither the
+// file nor the memory of this process holds one that could be used; that the hash is
+// looked up, and not compared byte by byte, leaves no time to measure that would help to
+// guess a key.
+type Access struct {
+	Anonymous bool                         // calls without a key are taken; one that is wrong is refused all the same
+	Keys      map[[sha256.Size]byte]string // hash of a key → its client's name
+}
+
+// admit returns the client's name and whether it may call. A client certificate that the
+// listener has verified is as good as a key.
+func (a *Access) admit(r *http.Request) (client string, ok bool) {
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return certName(r), true
+	}
+	if len(a.Keys) == 0 {
+		return "", a.Anonymous // keys that clients send all the same belong to nobody here
+	}
+	key := presented(r.Header)
+	if key == "" {
+		return "", a.Anonymous
+	}
+	client, ok = a.Keys[sha256.Sum256([]byte(key))]
+	return client, ok
+}
+
+// maxClientName bounds a name that comes from a certificate.
+const maxClientName = 128
+
+func certName(r *http.Request) string {
+	name := r.TLS.VerifiedChains[0][0].Subject.CommonName
+	if len(name) > maxClientName {
+		name = name[:maxClientName]
+	}
+	return strings.ToValidUTF8(name, "\uFFFD")
+}
+
+// presented returns the key that a request shows: as OpenAI's SDKs send it, or as
+// Anthropic's do.
+func presented(h http.Header) string {
+	if scheme, key, ok := strings.Cut(h.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "bearer") {
+		return strings.TrimSpace(key)
+	}
+	return h.Get("X-Api-Key")
+}

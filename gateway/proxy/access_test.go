@@ -1,0 +1,89 @@
+package proxy_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"testing"
+
+	"kvasir/gateway/proxy"
+)
+
+const clientKey, adminToken = "kv_client-canary-4711", "admin-canary-0815"
+
+func withKeys(s setup) setup {
+	s.config = func(c *proxy.Config) {
+		c.Access = proxy.Access{Keys: map[[sha256.Size]byte]string{sha256.Sum256([]byte(clientKey)): "team-a"}}
+	}
+	return s
+}
+
+func TestAccess_KeysLetInAndNothingElseDoes(t *testing.T) {
+	r := newRig(t, withKeys(ordered(good)))
+	defer r.close()
+	for name, x := range map[string]struct {
+		headers []string
+		status  int
+	}{
+		"bearer":         {[]string{"Authorization: Bearer " + clientKey}, 200},
+		"small bearer":   {[]string{"Authorization: bearer " + clientKey}, 200},
+		"x-api-key":      {[]string{"X-Api-Key: " + clientKey}, 200},
+		"none":           {nil, 401},
+		"wrong":          {[]string{"Authorization: Bearer " + clientKey + "x"}, 401},
+		"a part":         {[]string{"Authorization: Bearer " + clientKey[:10]}, 401},
+		"its hash":       {[]string{fmt.Sprintf("X-Api-Key: %x", sha256.Sum256([]byte(clientKey)))}, 401},
+		"basic":          {[]string{"Authorization: Basic " + clientKey}, 401},
+		"empty":          {[]string{"Authorization: Bearer "}, 401},
+		"two, one wrong": {[]string{"Authorization: Bearer wrong", "X-Api-Key: " + clientKey}, 401},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if a := r.post(chatPath, unstreamed, x.headers...); a.status != x.status {
+				t.Errorf("a call: status %d, %s", a.status, a.body)
+			} else if a.status == 401 {
+				if e := envelope(t, a.body); e.Code != "invalid_api_key" || a.header.Get("Www-Authenticate") != "Bearer" {
+					t.Errorf("%+v, %v", e, a.header)
+				}
+			}
+			if a := r.get("/v1/models", x.headers...); a.status != x.status {
+				t.Errorf("the models: status %d, %s", a.status, a.body)
+			}
+			if a := r.post("/v1/nothing", "{}", x.headers...); x.status == 401 && a.status != 401 {
+				t.Errorf("an unknown route: status %d: who has no key learns which routes there are", a.status)
+			}
+		})
+	}
+	for _, up := range r.upstreams {
+		for _, c := range up.Calls() {
+			if all := strings.Join(c.Header, "\n"); strings.Contains(all, "canary") {
+				t.Errorf("a client's key went upstream: %s", all)
+			}
+		}
+	}
+	seen := fmt.Sprint(r.records.all(), r.serverLog.String(), r.gather())
+	if strings.Contains(seen, "canary") {
+		t.Error("a client's key is in logs or metrics")
+	}
+	named := 0
+	for _, c := range r.records.all() {
+		if c.string("outcome") == "success" && c.string("client") == "team-a" {
+			named++
+		}
+	}
+	if named != 3 {
+		t.Errorf("%d records name the client, want 3", named)
+	}
+	if n := r.metric("kvasir_refusals_total", "reason=unauthorized"); n == 0 {
+		t.Error("refusals are not counted")
+	}
+}
+
+// Who has no key can't make the gateway read its body.
+func TestAccess_RefusalDoesNotWaitForTheBody(t *testing.T) {
+	r := newRig(t, withKeys(ordered(good)))
+	defer r.close()
+	c := r.send("POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nContent-Length: 1000000\r\n\r\n{")
+	defer closeAll(t, c)
+	if a := readAnswer(t, c); a.status != 401 || !a.closes {
+		t.Errorf("status %d, %v", a.status, a.header)
+	}
+}

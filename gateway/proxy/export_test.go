@@ -1,0 +1,4 @@
+package proxy
+
+// IsCall reports whether calls come in by the path.
+func IsCall(path string) bool { return byPath[path] != nil }

@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"kvasir/selection/observe/discovery"
+)
+
+// What an operator may change at run time. Each is a POST with a JSON object, and answers
+// with one. What is changed here outlasts a reload of the file, and not the process.
+
+// token is the admin token, of which the hash is kept.
+type token struct {
+	set  bool
+	hash [sha256.Size]byte
+}
+
+func newToken(s string) token {
+	return token{set: s != "", hash: sha256.Sum256([]byte(s))}
+}
+
+// guard lets a request through that shows the token. A header is needed for that, so that
+// no page which an operator's browser happens to show can do it.
+func (t token) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown := sha256.Sum256([]byte(presented(r.Header)))
+		switch {
+		case !t.set:
+			refuseOperation(w, http.StatusForbidden, errors.New("no admin_token is configured, so nothing can be changed here"))
+		case subtle.ConstantTimeCompare(shown[:], t.hash[:]) != 1:
+			w.Header().Set("Www-Authenticate", "Bearer")
+			refuseOperation(w, http.StatusUnauthorized, errors.New("send the admin token as Authorization: Bearer TOKEN"))
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+func refuseOperation(w http.ResponseWriter, status int, err error) {
+	body, _ := json.Marshal(map[string]string{"error": err.Error()}) // a map of strings has a form
+	writeJSON(w, status, append(body, '\n'))
+}
+
+// operation is what is asked for.
+type operation struct {
+	Model    string  `json:"model"`
+	Pool     string  `json:"pool"`     // may be left out where the model has one
+	Endpoint string  `json:"endpoint"` // its name
+	URL      string  `json:"url"`
+	Weight   float64 `json:"weight"`
+}
+
+// maxOperation bounds a request's body.
+const maxOperation = 64 << 10
+
+// statusError is an error with the status that it is answered with.
+type statusError struct {
+	status int
+	error
+}
+
+func (g *Gateway) operations(mux *http.ServeMux, t token, reload func() error) {
+	on := func(path string, do func(operation) error) {
+		mux.Handle("POST "+path, t.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var op operation
+			d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxOperation))
+			d.DisallowUnknownFields()
+			err := d.Decode(&op)
+			if err == io.EOF {
+				err = nil // nothing asked for: what is missing is named below
+			}
+			if err != nil {
+				refuseOperation(w, http.StatusBadRequest, fmt.Errorf("the request's body: %w", err))
+				return
+			}
+			if err := do(op); err != nil {
+				status := http.StatusBadRequest
+				if s, ok := errors.AsType[statusError](err); ok {
+					status = s.status
+				}
+				refuseOperation(w, status, err)
+				return
+			}
+			writeJSON(w, http.StatusOK, []byte("{\"ok\":true}\n"))
+		})))
+	}
+	on("/v1/endpoints/add", func(op operation) error {
+		_, members, err := g.members(op)
+		if err != nil {
+			return err
+		}
+		return members.set.Add(discovery.Endpoint{URL: op.URL, Name: op.Endpoint, Weight: op.Weight})
+	})
+	named := func(do func(*discovery.Set, string) bool) func(operation) error {
+		return func(op operation) error {
+			pool, members, err := g.members(op)
+			switch {
+			case err != nil:
+				return err
+			case op.Endpoint == "":
+				return errors.New("endpoint: missing; it is the endpoint's name as GET /v1/pools shows it")
+			case !do(members.set, op.Endpoint):
+				return statusError{http.StatusNotFound, fmt.Errorf("endpoint: pool %q has no %q", pool, op.Endpoint)}
+			}
+			return nil
+		}
+	}
+	on("/v1/endpoints/remove", named((*discovery.Set).Remove))
+	on("/v1/endpoints/drain", named(func(s *discovery.Set, name string) bool { return s.Drain(name, true) }))
+	on("/v1/endpoints/undrain", named(func(s *discovery.Set, name string) bool { return s.Drain(name, false) }))
+	on("/v1/reload", func(operation) error {
+		if reload == nil {
+			return statusError{http.StatusNotImplemented, errors.New("this process was not started from a file")}
+		}
+		if err := reload(); err != nil {
+			return statusError{http.StatusUnprocessableEntity, err}
+		}
+		return nil
+	})
+}
+
+// members returns the pool that an operation names.
+func (g *Gateway) members(op operation) (string, *membership, error) {
+	g.applying.Lock()
+	defer g.applying.Unlock()
+	m := g.service.Load().byName[op.Model]
+	if m == nil {
+		return "", nil, statusError{http.StatusNotFound, fmt.Errorf("model: there is no %q", shorten(op.Model))}
+	}
+	name := op.Pool
+	if name == "" && len(m.pools) == 1 {
+		name = m.pools[0].name
+	}
+	for _, p := range m.pools {
+		if p.name == name {
+			return name, m.core.pools[name], nil
+		}
+	}
+	return "", nil, statusError{http.StatusNotFound, fmt.Errorf("pool: model %q has no %q", m.Name, shorten(op.Pool))}
+}
