@@ -115,7 +115,7 @@ func readAnswer(r io.Reader) (string, error) {
 		n, err := r.Read(buf)
 		events.Feed(buf[:n])
 		for ev, ok := events.Next(); ok; ev, ok = events.Next() {
-			switch api.ReadChunk(ev.Data).Kind {
+			switch api.ReadChunk(api.Chat, ev.Type, ev.Data).Kind {
 			case api.Done:
 				return string(text), nil
 			case api.Failure:
