@@ -136,13 +136,13 @@ type Reason uint8
 
 // The reasons.
 const (
-	NoReason      Reason = iota
-	NoEndpoint           // no pool has an endpoint in rotation
-	TooManyCalls         // the model's bound on calls in flight is reached
-	AttemptsSpent        // the call had all its attempts
-	BudgetSpent          // the retry budget of all calls is spent
-	NoAlternative        // no endpoint is left that the call has not tried
-	FailsElsewhere       // two endpoints answered it with a failure of their own: it is the call's
+	NoReason       Reason = iota
+	NoEndpoint            // no pool has an endpoint in rotation
+	TooManyCalls          // the model's bound on calls in flight is reached
+	AttemptsSpent         // the call had all its attempts
+	BudgetSpent           // the retry budget of all calls is spent
+	NoAlternative         // no endpoint is left that the call has not tried
+	FailsElsewhere        // two endpoints answered it with a failure of their own: it is the call's
 
 	reasons
 )

@@ -165,7 +165,7 @@ func TestF36_RemovalReachesCallsThatWait(t *testing.T) {
 		waiting <- r.post(chatPath, strings.Replace(streamed, "Hello", "wait", 1))
 	}()
 	eventually(t, 5*time.Second, func() bool { return len(r.upstreams[0].Calls()) == 2 }, func() string { return "not both calls came" })
-	time.Sleep(100 * time.Millisecond) // the first content arrives
+	time.Sleep(100 * time.Millisecond)         // the first content arrives
 	eventually(t, 5*time.Second, func() bool { // once the pool's set runs
 		code, _ := r.operate(adminToken, "/v1/endpoints/remove", `{"model":"m","pool":"p1","endpoint":"e1"}`)
 		return code == 200

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -147,17 +148,21 @@ func (b *body) reader(pieces ...[]byte) *bodyReader {
 	return &bodyReader{body: b, rest: pieces}
 }
 
-// bodyReader reads a body's pieces one after the other. It deliberately offers the
-// transport no way to rewind: another attempt is the machine's decision alone.
+// bodyReader reads a body's pieces one after the other. It offers the transport no way to
+// rewind: another attempt is the machine's decision alone. It may be closed while it is
+// being read.
 type bodyReader struct {
+	mu     sync.Mutex
 	body   *body
 	rest   [][]byte
-	closed atomic.Bool
+	closed bool
 }
 
 // Read implements io.Reader.
 func (r *bodyReader) Read(p []byte) (int, error) {
-	if r.closed.Load() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	for len(r.rest) > 0 && len(r.rest[0]) == 0 {
@@ -173,8 +178,41 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 
 // Close implements io.Closer; the transport calls it once it reads no more.
 func (r *bodyReader) Close() error {
-	if r.closed.CompareAndSwap(false, true) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.closed = true
 		r.body.release()
 	}
 	return nil
+}
+
+// rereader makes readers of the same pieces for a transport that may have to begin anew,
+// and closes them all in the end: one that was superseded is nobody's.
+type rereader struct {
+	body    *body
+	pieces  [][]byte
+	mu      sync.Mutex
+	readers []*bodyReader
+	ended   bool
+}
+
+func (r *rereader) open() (io.ReadCloser, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return nil, http.ErrBodyReadAfterClose
+	}
+	reader := r.body.reader(slices.Clone(r.pieces)...)
+	r.readers = append(r.readers, reader)
+	return reader, nil
+}
+
+func (r *rereader) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	for _, reader := range r.readers {
+		_ = reader.Close() // it has no error to tell
+	}
 }

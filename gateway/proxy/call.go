@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"os"
@@ -209,7 +210,7 @@ func (c *call) identify() bool {
 		return c.refuse(telemetry.UnknownModel, unknownModel(string(q.Model)))
 	}
 	c.model = m
-	if c.route.grammar != api.Upload {
+	if c.bodyGrammar() != api.Upload {
 		p, err := c.reader.Prompt(&c.blocks, m.Name, "", c.svc.cfg.BlockBytes)
 		if err != nil {
 			return c.refuse(telemetry.BadRequest, api.BadRequest(err, c.id))
@@ -230,12 +231,23 @@ func (c *call) identify() bool {
 	return true
 }
 
+// bodyGrammar returns the language of the body. Image edits come as a form or as JSON.
+func (c *call) bodyGrammar() api.Grammar {
+	if c.route.grammar != api.Upload {
+		return c.route.grammar
+	}
+	if kind, _, _ := mime.ParseMediaType(c.in.Header.Get("Content-Type")); kind == "application/json" {
+		return api.Images
+	}
+	return api.Upload
+}
+
 // asks reads what the body says to routing.
 func (c *call) asks() (api.Request, error) {
-	if c.route.grammar == api.Upload {
-		return api.ReadUpload(c.in.Header.Get("Content-Type"), c.body.data)
+	if g := c.bodyGrammar(); g != api.Upload {
+		return c.reader.Read(g, c.body.data)
 	}
-	return c.reader.Read(c.route.grammar, c.body.data)
+	return api.ReadUpload(c.in.Header.Get("Content-Type"), c.body.data)
 }
 
 // place asks the machine for an endpoint and makes attempts until one is committed, or

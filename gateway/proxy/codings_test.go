@@ -165,3 +165,17 @@ func TestF67_Uploads(t *testing.T) {
 		envelope(t, a.body)
 	}
 }
+
+// Image edits come as JSON, too.
+func TestImageEditsAsJSON(t *testing.T) {
+	s := ordered(func(c *scripted.Call) { c.Reply(200, "application/json", `{}`) })
+	s.servedAs = "inner"
+	r := newRig(t, s)
+	defer r.close()
+	if a := r.post("/v1/images/edits", `{"prompt":"a cat","model":"m"}`); a.status != 200 {
+		t.Errorf("status %d, %s", a.status, a.body)
+	}
+	if got := string(r.upstreams[0].Calls()[0].Body); got != `{"prompt":"a cat","model":"inner"}` {
+		t.Errorf("the endpoint got %s", got)
+	}
+}

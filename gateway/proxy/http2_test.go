@@ -175,7 +175,7 @@ func h2Rig(t *testing.T, protocol proxy.Protocol, ping time.Duration, ups ...*h2
 		scripts = append(scripts, good)
 	}
 	transport := proxy.NewTransport(proxy.TransportConfig{
-		Connect: 2 * time.Second, Idle: 4 * time.Second, PerHost: 100, Protocol: protocol,
+		Connect: 10 * time.Second, Idle: 4 * time.Second, PerHost: 100, Protocol: protocol,
 		TLS: &tls.Config{InsecureSkipVerify: true}, Dial: (&net.Dialer{}).DialContext,
 	})
 	if ping > 0 {

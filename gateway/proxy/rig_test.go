@@ -117,7 +117,7 @@ func newRig(t testing.TB, s setup) *rig {
 		model.Machine.Pools = append(model.Machine.Pools, pool)
 		model.Pools = append(model.Pools, live)
 	}
-	r.transport = proxy.NewTransport(proxy.TransportConfig{Connect: 2 * time.Second, Idle: s.idle, PerHost: 1000, Dial: r.dial})
+	r.transport = proxy.NewTransport(proxy.TransportConfig{Connect: 10 * time.Second, Idle: s.idle, PerHost: 1000, Dial: r.dial})
 	cfg := proxy.Config{
 		Models: []proxy.Model{model},
 		Limits: proxy.Limits{Calls: 5000, Body: 1 << 20, Buffered: 256 << 20, Event: 1 << 20, Preamble: 64 << 10},

@@ -57,7 +57,9 @@ func (c *call) send(a flow.Action) {
 	c.dog.begin(a.Attempt, c.request.Stream, cancel)
 	defer c.dog.over()
 	watch := &connWatch{}
-	resp, err := transport.RoundTrip(c.upstreamRequest(watch.attach(ctx)))
+	request, ended := c.upstreamRequest(watch.attach(ctx))
+	defer ended()
+	resp, err := transport.RoundTrip(request)
 	if err != nil {
 		c.fail(c.blame(watch, err))
 		return
@@ -98,15 +100,12 @@ func (c *call) open(a flow.Action) {
 }
 
 // upstreamRequest builds the request of the attempt: the client's bytes, but for the
-// model's name where the endpoint knows it by another one.
-func (c *call) upstreamRequest(ctx context.Context) *http.Request {
+// model's name where the endpoint knows it by another one. The function is to be called
+// when the attempt has ended.
+func (c *call) upstreamRequest(ctx context.Context) (*http.Request, func()) {
 	pieces := [][]byte{c.body.data}
 	if name := c.answer.endpoint.pool.servedAs; name != string(c.asked) {
-		value := []byte(name)
-		if c.route.grammar != api.Upload { // there it stands without quotes
-			value = api.AppendString(nil, name)
-		}
-		parts := api.Splice(c.body.data, c.askedAt, value)
+		parts := api.Splice(c.body.data, c.askedAt, api.AppendModelName(nil, c.bodyGrammar(), name))
 		pieces = parts[:]
 	}
 	var length int64
@@ -120,9 +119,18 @@ func (c *call) upstreamRequest(ctx context.Context) *http.Request {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header:        requestHeader(c.in.Header, c.id, e.authorization),
 		ContentLength: length,
-		Body:          c.body.reader(pieces...),
 	}
-	return r.WithContext(ctx)
+	if !e.multiplexed {
+		r.Body = c.body.reader(pieces...)
+		return r.WithContext(ctx), func() {}
+	}
+	// A stream that the server refuses, or that came too late for a connection that is
+	// going away, was not processed: to send it again over another connection is no new
+	// attempt. Nothing else is sent again (net/http's internal http2 package).
+	again := &rereader{body: c.body, pieces: pieces}
+	r.GetBody = again.open
+	r.Body, _ = again.open()
+	return r.WithContext(ctx), again.end
 }
 
 // fail ends an attempt that brought no answer to pass on.

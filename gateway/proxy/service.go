@@ -70,6 +70,7 @@ type endpoint struct {
 	urls          [routeCount]*url.URL // by route; not changed once made
 	host          string               // of the Host header; "": the URL's
 	authorization []string             // header values; nil: no key
+	multiplexed   bool                 // calls share its connections, over HTTP/2
 	metrics       *telemetry.Endpoint
 	transport     http.RoundTripper
 	unpooled      http.RoundTripper
@@ -136,6 +137,7 @@ func newEndpoint(p *pool, e discovery.Entry, placed flow.Placed) (*endpoint, err
 		}
 		out.urls[i] = u
 	}
+	out.multiplexed = multiplexed(p.transport)
 	if out.Key != "" {
 		out.authorization = []string{"Bearer " + out.Key}
 	}

@@ -137,7 +137,7 @@ func (c *call) look(p []byte) {
 			switch {
 			case ev.Oversize:
 				c.g.metrics.Oddity(telemetry.EventTooLarge)
-				content = c.take(api.Chunk{Kind: api.Content}, now) // it can't be told; content is the safe guess
+				content = c.take(api.ReadChunk(c.route.grammar, ev.Type, nil), now) || content // its name is all that is known
 			case len(ev.Data) > 0:
 				content = c.take(api.ReadChunk(c.route.grammar, ev.Type, ev.Data), now) || content
 			}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -109,6 +110,12 @@ func unpooled(rt http.RoundTripper) http.RoundTripper {
 	return fresh
 }
 
+// multiplexed reports whether calls share connections, over HTTP/2.
+func multiplexed(rt http.RoundTripper) bool {
+	t, ok := rt.(*http.Transport)
+	return ok && t.Protocols != nil && !t.Protocols.HTTP1()
+}
+
 // staleWindow is how soon after sending a reused connection must break for the break to
 // be blamed on the connection: an endpoint that closes idle connections does so without
 // looking, and the answer to what it never read is a reset within a round trip.
@@ -147,11 +154,25 @@ func (w *connWatch) blame(err error) attempt.Outcome {
 		return attempt.ConnectTimeout
 	case !w.connected.Load():
 		return attempt.ConnectFailed
+	case refusedStream(err):
+		return attempt.StaleConnection
 	case w.reused.Load() && !w.answered.Load() && w.soon():
 		return attempt.StaleConnection
 	default:
 		return attempt.Broken
 	}
+}
+
+// refusedStream reports whether an HTTP/2 server has said that it did not process the
+// call: it refused the stream, or went away with a lower last stream. The transport would
+// send such a request again by itself if it could rewind the body, and says so; that text
+// is the only sign of it (net/http's internal http2 package, Transport.shouldRetryRequest).
+func refusedStream(err error) bool {
+	if errors.Is(err, http.ErrBodyReadAfterClose) { // ... and has begun to, in vain
+		return true
+	}
+	text := err.Error()
+	return strings.Contains(text, "http2: Transport: cannot retry err") || strings.Contains(text, "cannot rewind body after connection loss")
 }
 
 // exhausted reports whether a connection failed for want of something of this process's
