@@ -81,6 +81,37 @@ func TestLogCallShowsEveryField(t *testing.T) {
 	}
 }
 
+// The fast way says what slog says.
+func TestLogCallWritesTheSameByHand(t *testing.T) {
+	odd := whole()
+	odd.ID, odd.Endpoint, odd.Client = "a\"b\\\n\x00\u2028é", "\xff<&>", "team ü"
+	odd.TTFT, odd.E2E = 123456789*time.Nanosecond, 2*time.Hour
+	for _, c := range []*Call{whole(), odd, {}, {Outcome: Refused, Refusal: Draining, Status: 503}} {
+		var slow, fast bytes.Buffer
+		LogCall(t.Context(), slog.New(slog.NewJSONHandler(&slow, nil)), c)
+		LogCall(t.Context(), slog.New(NewCallHandler(&fast, slog.LevelInfo)), c)
+		read := func(line string) map[string]any {
+			var m map[string]any
+			if err := json.Unmarshal([]byte(line), &m); err != nil || strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
+				t.Fatalf("%v in %q", err, line)
+			}
+			if at, err := time.Parse(time.RFC3339Nano, m["time"].(string)); err != nil || time.Since(at) > time.Minute {
+				t.Errorf("time %v, %v", m["time"], err)
+			}
+			delete(m, "time")
+			return m
+		}
+		if a, b := read(slow.String()), read(fast.String()); !reflect.DeepEqual(a, b) {
+			t.Errorf("slog %v\nfast %v", a, b)
+		}
+	}
+	var off bytes.Buffer
+	LogCall(t.Context(), slog.New(NewCallHandler(&off, slog.LevelWarn)), whole())
+	if off.Len() > 0 {
+		t.Errorf("written below the level: %s", &off)
+	}
+}
+
 func TestLogCallIsFree_WhenTheLevelIsOff(t *testing.T) {
 	l, c := slog.New(slog.DiscardHandler), whole()
 	if n := testing.AllocsPerRun(100, func() { LogCall(t.Context(), l, c) }); n != 0 {
@@ -89,9 +120,16 @@ func TestLogCallIsFree_WhenTheLevelIsOff(t *testing.T) {
 }
 
 func BenchmarkLogCall(b *testing.B) {
-	l, c, ctx := slog.New(slog.NewJSONHandler(io.Discard, nil)), whole(), b.Context()
-	b.ReportAllocs()
-	for b.Loop() {
-		LogCall(ctx, l, c)
+	for name, h := range map[string]slog.Handler{
+		"slog":    slog.NewJSONHandler(io.Discard, nil),
+		"by hand": NewCallHandler(io.Discard, slog.LevelInfo),
+	} {
+		b.Run(name, func(b *testing.B) {
+			l, c, ctx := slog.New(h), whole(), b.Context()
+			b.ReportAllocs()
+			for b.Loop() {
+				LogCall(ctx, l, c)
+			}
+		})
 	}
 }

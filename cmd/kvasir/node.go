@@ -183,7 +183,7 @@ func (n *node) cut(grace time.Duration) error {
 
 // newLogger writes JSON lines from the level on.
 func newLogger(w io.Writer, level slog.Leveler) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
+	return slog.New(telemetry.NewCallHandler(w, level))
 }
 
 // logLevel returns the level of a configuration, which was validated.

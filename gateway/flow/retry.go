@@ -55,7 +55,11 @@ func (m *Machine) verdict(now mono.Time, t Ticket) {
 	if c == nil || c.phase != failed {
 		return // its client left meanwhile
 	}
-	paid := c.last == attempt.Recalled && c.recalled
+	// A connection that was closed while it was idle is nobody's failure, and those to one
+	// endpoint tend to go together: a fresh one is had at once, and for nothing, once a call.
+	fresh := c.last == attempt.StaleConnection && !c.stale
+	c.stale = c.stale || fresh
+	paid := fresh || c.last == attempt.Recalled && c.recalled
 	elsewhere := m.hasAlternative(now, c, none)
 	switch {
 	case c.attempt >= m.retry.Attempts:
@@ -66,6 +70,8 @@ func (m *Machine) verdict(now mono.Time, t Ticket) {
 		m.giveUp(t.index, NoAlternative)
 	case !paid && !m.budget.Spend(now):
 		m.giveUp(t.index, BudgetSpent)
+	case fresh:
+		m.backOff(now, t, c, 0)
 	case elsewhere:
 		r := seed.New(m.seed, seed.Backoff, uint64(c.request.ID), uint64(c.attempt+1))
 		m.backOff(now, t, c, m.retry.Delay(c.attempt+1, &r))

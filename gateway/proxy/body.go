@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -42,6 +43,8 @@ type body struct {
 	buffer *buffer
 	room   *room
 	refs   atomic.Int32
+	mu     sync.Mutex
+	lost   bool // somebody may still read the buffer: it must not be used again
 }
 
 // readBody reads a request's body, bounded per call and over all calls, and takes its
@@ -135,7 +138,12 @@ func (b *body) release() {
 	}
 	if b.buffer != nil {
 		b.room.give(int64(len(b.buffer.bytes)))
-		b.buffer.free()
+		b.mu.Lock()
+		if !b.lost {
+			b.buffer.free()
+		}
+		b.lost = false
+		b.mu.Unlock()
 	}
 	b.data, b.buffer = nil, nil
 	bodies.Put(b)
@@ -146,6 +154,26 @@ func (b *body) release() {
 func (b *body) reader(pieces ...[]byte) *bodyReader {
 	b.refs.Add(1)
 	return &bodyReader{body: b, rest: pieces}
+}
+
+// lend returns a reader of the whole body of the kind that net/http knows to lie in memory:
+// with another one it sends the header in a packet of its own. Such a reader is not told
+// when it is done with, so the body is lent out until giveBack; where nobody can say that
+// it is, keep leaves its memory to the collector.
+func (b *body) lend() io.ReadCloser {
+	b.refs.Add(1)
+	return io.NopCloser(bytes.NewReader(b.data))
+}
+
+func (b *body) giveBack() { b.release() }
+
+// keep ends a loan whose reader may still read: the memory is not used again, but booked
+// no longer.
+func (b *body) keep() {
+	b.mu.Lock()
+	b.lost = true
+	b.mu.Unlock()
+	b.release()
 }
 
 // bodyReader reads a body's pieces one after the other. It offers the transport no way to

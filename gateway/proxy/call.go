@@ -78,6 +78,7 @@ func (g *Gateway) serve(s *service, w http.ResponseWriter, rc *http.ResponseCont
 	c := g.kept.Get().(*call)
 	c.begin(g, s, w, rc, r, rt)
 	defer c.end()
+	inFlight := g.calls.Add(1)
 	client, known := s.cfg.Access.admit(r)
 	if !known {
 		w.Header().Set("Www-Authenticate", "Bearer")
@@ -85,7 +86,7 @@ func (g *Gateway) serve(s *service, w http.ResponseWriter, rc *http.ResponseCont
 		return
 	}
 	c.record.Client = client
-	if g.calls.Add(1) > int64(s.cfg.Limits.Calls) {
+	if inFlight > int64(s.cfg.Limits.Calls) {
 		c.refuseUnread(telemetry.TooManyCalls, tooManyCalls(s.cfg.Limits.Calls))
 		return
 	}
@@ -137,9 +138,7 @@ func (c *call) end() {
 	if c.svc.cfg.LogCalls {
 		telemetry.LogCall(c.ctx, g.log, &c.record)
 	}
-	if c.record.Refusal != telemetry.Unauthorized {
-		g.calls.Add(-1) // in flight until accounted for
-	}
+	g.calls.Add(-1) // in flight until accounted for
 	abort := c.abort
 	c.forget(big)
 	g.kept.Put(c)

@@ -57,8 +57,8 @@ func (c *call) send(a flow.Action) {
 	c.dog.begin(a.Attempt, c.request.Stream, cancel)
 	defer c.dog.over()
 	watch := &connWatch{}
-	request, ended := c.upstreamRequest(watch.attach(ctx))
-	defer ended()
+	request, again := c.upstreamRequest(watch.attach(ctx))
+	defer c.takeBack(request, again, watch)
 	resp, err := transport.RoundTrip(request)
 	if err != nil {
 		c.fail(c.blame(watch, err))
@@ -100,37 +100,55 @@ func (c *call) open(a flow.Action) {
 }
 
 // upstreamRequest builds the request of the attempt: the client's bytes, but for the
-// model's name where the endpoint knows it by another one. The function is to be called
-// when the attempt has ended.
-func (c *call) upstreamRequest(ctx context.Context) (*http.Request, func()) {
-	pieces := [][]byte{c.body.data}
-	if name := c.answer.endpoint.pool.servedAs; name != string(c.asked) {
-		parts := api.Splice(c.body.data, c.askedAt, api.AppendModelName(nil, c.bodyGrammar(), name))
-		pieces = parts[:]
-	}
-	var length int64
-	for _, p := range pieces {
-		length += int64(len(p))
-	}
+// model's name where the endpoint knows it by another one. What it returns is for takeBack.
+func (c *call) upstreamRequest(ctx context.Context) (*http.Request, *rereader) {
 	e := c.answer.endpoint
 	u := e.urls[c.route.index]
 	r := &http.Request{
 		Method: http.MethodPost, URL: u, Host: cmp.Or(e.host, u.Host),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header:        requestHeader(c.in.Header, c.id, e.authorization),
-		ContentLength: length,
+		ContentLength: int64(len(c.body.data)),
 	}
-	if !e.multiplexed {
+	pieces := [][]byte{c.body.data}
+	name := e.pool.servedAs
+	same := name == string(c.asked)
+	if !same {
+		parts := api.Splice(c.body.data, c.askedAt, api.AppendModelName(nil, c.bodyGrammar(), name))
+		pieces = parts[:]
+		r.ContentLength = int64(len(parts[0]) + len(parts[1]) + len(parts[2]))
+	}
+	switch {
+	case e.multiplexed:
+		// A stream that the server refuses, or that came too late for a connection that is
+		// going away, was not processed: to send it again over another connection is no new
+		// attempt. Nothing else is sent again (net/http's internal http2 package).
+		again := &rereader{body: c.body, pieces: pieces}
+		r.GetBody = again.open
+		r.Body, _ = again.open()
+		return r.WithContext(ctx), again
+	case same:
+		r.Body = c.body.lend()
+	default:
 		r.Body = c.body.reader(pieces...)
-		return r.WithContext(ctx), func() {}
 	}
-	// A stream that the server refuses, or that came too late for a connection that is
-	// going away, was not processed: to send it again over another connection is no new
-	// attempt. Nothing else is sent again (net/http's internal http2 package).
-	again := &rereader{body: c.body, pieces: pieces}
-	r.GetBody = again.open
-	r.Body, _ = again.open()
-	return r.WithContext(ctx), again.end
+	return r.WithContext(ctx), nil
+}
+
+// takeBack ends the attempt's hold on the body.
+func (c *call) takeBack(r *http.Request, again *rereader, w *connWatch) {
+	if again != nil {
+		again.end()
+		return
+	}
+	if _, told := r.Body.(*bodyReader); told {
+		return // the transport closes it when it is done with it
+	}
+	if w.connected.Load() && !w.written.Load() {
+		c.body.keep()
+	} else {
+		c.body.giveBack()
+	}
 }
 
 // fail ends an attempt that brought no answer to pass on.

@@ -118,13 +118,16 @@ func multiplexed(rt http.RoundTripper) bool {
 
 // staleWindow is how soon after sending a reused connection must break for the break to
 // be blamed on the connection: an endpoint that closes idle connections does so without
-// looking, and the answer to what it never read is a reset within a round trip.
-const staleWindow = 100 * time.Millisecond
+// looking, and the answer to what it never read is a reset, within a round trip or once
+// its loop, which other work can block for a while, comes round to it. An endpoint that
+// has in fact died shows it to the next connection.
+const staleWindow = 2 * time.Second
 
 // connWatch sees what became of an attempt's connection. The transport reports from
 // goroutines of its own, which may outlast the attempt.
 type connWatch struct {
 	connected, reused, answered atomic.Bool
+	written                     atomic.Bool  // the transport reads the request's body no more
 	sent                        atomic.Int64 // when the request was written whole, in nanoseconds since start; 0: it was not
 	start                       time.Time
 }
@@ -137,6 +140,7 @@ func (w *connWatch) attach(ctx context.Context) context.Context {
 			w.connected.Store(true)
 		},
 		WroteRequest: func(i httptrace.WroteRequestInfo) {
+			w.written.Store(true)
 			if i.Err == nil {
 				w.sent.Store(max(int64(time.Since(w.start)), 1))
 			}

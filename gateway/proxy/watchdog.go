@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"kvasir/gateway/attempt"
@@ -21,11 +22,13 @@ type Timeouts struct {
 }
 
 // watchdog ends attempts that take too long, and sees to it that a client that waits
-// hears something. It is one timer a call. It costs the call's goroutine two stores a
-// read; when the timer fires it looks at what was stored and sleeps on.
+// hears something. It is one timer a call record. It costs the call's goroutine two stores
+// a read: the timer is only ever wound to an earlier instant, and when it fires it looks
+// at what was stored and sleeps on.
 type watchdog struct {
 	mu     sync.Mutex
 	timer  *time.Timer
+	fires  time.Time // when the timer does; zero: it is not wound
 	armed  bool
 	id     selection.CallID // of the call: the record, and this with it, serves many
 	limits Timeouts
@@ -34,18 +37,19 @@ type watchdog struct {
 	onBeat func()
 	began  time.Time
 
-	// Of the running attempt.
+	// Of the running attempt. Instants are durations since began.
 	running bool
 	number  int // of the attempt in its call
 	stream  bool
 	header  bool
-	content bool
-	since   time.Duration // since began, as the next two
-	byteAt  time.Duration
-	partAt  time.Duration
+	since   time.Duration
 	beatAt  time.Duration
 	cancel  context.CancelFunc
-	cause   attempt.Outcome // why it was cancelled; Success: it was not
+
+	content atomic.Bool   // it has begun; set under mu
+	cause   atomic.Uint32 // attempt.Outcome: why it was cancelled; Success: it was not; set under mu
+	byteAt  atomic.Int64  // of the newest byte
+	partAt  atomic.Int64  // of the newest content
 }
 
 // arm begins the watch over a call.
@@ -67,14 +71,12 @@ func (d *watchdog) company(every time.Duration, out *outlet, onBeat func()) {
 	d.wind(now)
 }
 
-// disarm ends the watch.
+// disarm ends the watch. The timer is left to fire in vain: to stop it would cost each call
+// what that costs once in a while.
 func (d *watchdog) disarm() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.armed, d.running, d.cancel, d.out = false, false, nil, nil
-	if d.timer != nil {
-		d.timer.Stop()
-	}
+	d.armed, d.running, d.cancel, d.out, d.beat = false, false, nil, nil, 0
 }
 
 // begin begins the watch over an attempt.
@@ -82,9 +84,12 @@ func (d *watchdog) begin(number int, stream bool, cancel context.CancelFunc) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Since(d.began)
-	d.number = number
-	d.running, d.stream, d.header, d.content = true, stream, false, false
-	d.since, d.byteAt, d.partAt, d.cancel, d.cause = now, now, now, cancel, attempt.Success
+	d.running, d.number, d.stream, d.header = true, number, stream, false
+	d.since, d.cancel = now, cancel
+	d.content.Store(false)
+	d.cause.Store(uint32(attempt.Success))
+	d.byteAt.Store(int64(now))
+	d.partAt.Store(int64(now))
 	d.wind(now)
 }
 
@@ -99,27 +104,34 @@ func (d *watchdog) over() {
 func (d *watchdog) headerCame() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.header, d.byteAt = true, time.Since(d.began)
-	d.wind(d.byteAt)
+	now := time.Since(d.began)
+	d.header = true
+	d.byteAt.Store(int64(now))
+	d.wind(now)
 }
 
 // read notes that bytes came, and whether there was content among them. It reports false
 // where the attempt had been given up before: the content came too late.
 func (d *watchdog) read(now time.Time, content bool) bool {
+	at := int64(now.Sub(d.began))
+	d.byteAt.Store(at)
+	if content {
+		d.partAt.Store(at)
+		if !d.content.Load() {
+			return d.contentBegins(time.Duration(at))
+		}
+	}
+	return d.why() == attempt.Success
+}
+
+func (d *watchdog) contentBegins(now time.Duration) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.cause != attempt.Success {
+	if d.why() != attempt.Success {
 		return false
 	}
-	d.byteAt = now.Sub(d.began)
-	if !content {
-		return true
-	}
-	d.partAt = d.byteAt
-	if !d.content {
-		d.content = true
-		d.wind(d.byteAt)
-	}
+	d.content.Store(true)
+	d.wind(now)
 	return true
 }
 
@@ -127,21 +139,17 @@ func (d *watchdog) read(now time.Time, content bool) bool {
 func (d *watchdog) abort(id selection.CallID, number int, why attempt.Outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.running && d.id == id && d.number == number && !d.content {
+	if d.running && d.id == id && d.number == number && !d.content.Load() {
 		d.giveUp(why)
 	}
 }
 
 // why returns why the watchdog gave the attempt up; Success where it did not.
-func (d *watchdog) why() attempt.Outcome {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.cause
-}
+func (d *watchdog) why() attempt.Outcome { return attempt.Outcome(d.cause.Load()) }
 
 func (d *watchdog) giveUp(why attempt.Outcome) {
-	if d.cause == attempt.Success {
-		d.cause = why
+	if d.why() == attempt.Success {
+		d.cause.Store(uint32(why))
 		d.cancel()
 	}
 }
@@ -149,6 +157,7 @@ func (d *watchdog) giveUp(why attempt.Outcome) {
 // run is what the timer does.
 func (d *watchdog) run() {
 	d.mu.Lock()
+	d.fires = time.Time{}
 	if !d.armed {
 		d.mu.Unlock()
 		return
@@ -184,7 +193,7 @@ const never = time.Duration(1<<63 - 1)
 // due returns when the running attempt is to be given up, and why.
 func (d *watchdog) due() (at time.Duration, why attempt.Outcome) {
 	at = never
-	if !d.running || d.cause != attempt.Success {
+	if !d.running || d.why() != attempt.Success {
 		return at, attempt.Success
 	}
 	bound := func(from, limit time.Duration, o attempt.Outcome) {
@@ -192,37 +201,40 @@ func (d *watchdog) due() (at time.Duration, why attempt.Outcome) {
 			at, why = from+limit, o
 		}
 	}
-	l := &d.limits
+	l, byteAt := &d.limits, time.Duration(d.byteAt.Load())
 	bound(0, l.Total, attempt.Overdue)
 	switch {
-	case d.stream && !d.content:
+	case d.stream && !d.content.Load():
 		if !d.header {
 			bound(d.since, l.Header, attempt.HeaderTimeout)
 		}
 		bound(d.since, l.FirstToken, attempt.FirstTokenTimeout)
 	case d.stream:
-		bound(d.partAt, l.Progress, attempt.Stalled)
-		bound(d.byteAt, l.Idle, attempt.Stalled)
+		bound(time.Duration(d.partAt.Load()), l.Progress, attempt.Stalled)
+		bound(byteAt, l.Idle, attempt.Stalled)
 	case d.header:
-		bound(d.byteAt, l.Idle, attempt.Stalled)
+		bound(byteAt, l.Idle, attempt.Stalled)
 	}
 	return at, why
 }
 
-// wind sets the timer to what is due next.
+// wind sets the timer to what is due next, unless it fires before that anyway.
 func (d *watchdog) wind(now time.Duration) {
 	at, _ := d.due()
 	if d.beat > 0 {
 		at = min(at, d.beatAt)
 	}
-	switch {
-	case at == never:
-		if d.timer != nil {
-			d.timer.Stop()
-		}
-	case d.timer == nil:
+	if at == never {
+		return
+	}
+	target := d.began.Add(at)
+	if !d.fires.IsZero() && !target.Before(d.fires) {
+		return
+	}
+	d.fires = target
+	if d.timer == nil {
 		d.timer = time.AfterFunc(max(at-now, 0), d.run)
-	default:
+	} else {
 		d.timer.Reset(max(at-now, 0))
 	}
 }
