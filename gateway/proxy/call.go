@@ -164,6 +164,10 @@ func (c *call) read() bool {
 	}
 	cfg, rc := &c.svc.cfg, c.out.rc
 	_ = rc.SetReadDeadline(time.Now().Add(cfg.BodyTimeout))
+	if n := c.in.ContentLength; n < 0 || n > firstBuffer { // it may take a while, and the gateway may stop
+		stop := context.AfterFunc(c.g.base, func() { _ = rc.SetReadDeadline(time.Unix(1, 0)) })
+		defer stop()
+	}
 	b, err := readBody(c.out.w, c.in, cfg.Limits.Body, &c.g.buffered, codings)
 	coding, badly := errors.AsType[*errCoding](err)
 	switch {
@@ -176,6 +180,10 @@ func (c *call) read() bool {
 		return c.refuseUnread(telemetry.BodyTooLarge, bodyTooLarge(cfg.Limits.Body))
 	case err == errNoRoom:
 		return c.refuseUnread(telemetry.BuffersFull, buffersFull())
+	case errors.Is(err, os.ErrDeadlineExceeded) && c.wasCut():
+		answerUnread(c.out.w, rc, c.in)
+		c.finish(attempt.ClientGone) // who was cut, and is told so at the end
+		return false
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return c.refuseUnread(telemetry.BadRequest, bodyTooSlow(cfg.BodyTimeout))
 	case badly:

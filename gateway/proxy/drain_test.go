@@ -54,3 +54,19 @@ func TestCut_TellsClients(t *testing.T) {
 		})
 	}
 }
+
+// A client whose body is still coming is told, too.
+func TestCut_TellsAClientThatStillSends(t *testing.T) {
+	r := newRig(t, ordered(good))
+	defer r.close()
+	c := r.send("POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nContent-Length: 1000000\r\n\r\n{")
+	defer closeAll(t, c)
+	eventually(t, 5*time.Second, func() bool { return r.gateway.InFlight() == 1 }, func() string { return "the call did not come" })
+	time.Sleep(20 * time.Millisecond) // it reads
+	r.gateway.Drain()
+	r.gateway.Cut()
+	a := readAnswer(t, c)
+	if a.status != 503 || !strings.Contains(a.body, "draining") {
+		t.Errorf("status %d, %q", a.status, a.body)
+	}
+}

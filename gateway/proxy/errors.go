@@ -208,7 +208,9 @@ func (c *call) refuse(kind telemetry.Refusal, e api.Error) bool {
 // refuseUnread is refuse for a call whose body was not read to its end.
 func (c *call) refuseUnread(kind telemetry.Refusal, e api.Error) bool {
 	answerUnread(c.out.w, c.out.rc, c.in)
-	return c.refuse(kind, e)
+	c.refuse(kind, e)
+	takeUnread(c.in)
+	return false
 }
 
 // sendError answers in the gateway's own words: in the stream, where a heartbeat has

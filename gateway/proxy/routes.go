@@ -92,6 +92,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = rc.SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
 	answerUnread(w, rc, r) // whatever is answered below, the body is not read
+	defer takeUnread(r)
 	name, one := strings.CutPrefix(path, modelsPath+"/")
 	_, known := s.cfg.Access.admit(r)
 	switch {
@@ -111,6 +112,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeJSON(w, http.StatusOK, api.AppendModelEntry(nil, g.entry(name)))
 	}
+	_ = rc.Flush() // before what is left of the body is waited for
 }
 
 // entry is a model's entry in the list of models.

@@ -1,18 +1,20 @@
 package proxy
 
 import (
+	"io"
 	"net/http"
 	"time"
 )
 
-// unreadGrace is how long a client may go on sending a body after the answer to it.
-const unreadGrace = 2 * time.Second
+// How long a client may go on sending a body after the answer to it, and how much of it.
+const (
+	unreadGrace = 2 * time.Second
+	unreadMost  = 64 << 20
+)
 
 // answerUnread readies the answer to a request whose body was not read to its end. The
-// answer goes out while the client still sends; a little of the rest is taken from it,
-// for a while, because to close a connection with unread bytes in it is to reset it, and
-// the client may lose the answer. What follows on the connection can't be told from the
-// body, so it ends.
+// answer goes out while the client still sends, and what follows on the connection can't
+// be told from the body, so it ends.
 //
 // Without this the server would first read up to 256 KiB of the body, however long the
 // client takes to send them.
@@ -21,5 +23,15 @@ func answerUnread(w http.ResponseWriter, rc *http.ResponseController, r *http.Re
 		return
 	}
 	w.Header().Set("Connection", "close")
-	_ = rc.SetReadDeadline(time.Now().Add(unreadGrace)) // a writer without deadlines has no slow clients
+	_ = rc.EnableFullDuplex() // HTTP/2 is so by itself
+	_ = rc.SetReadDeadline(time.Now().Add(unreadGrace))
+}
+
+// takeUnread reads and drops, for a while, the rest of a body that was answered already:
+// many clients read no answer before they have sent their last byte, and to close a
+// connection with unread bytes in it is to reset it, which takes the answer from them.
+func takeUnread(r *http.Request) {
+	if r.ContentLength != 0 {
+		_, _ = io.CopyN(io.Discard, r.Body, unreadMost) // however it ends, the call is over
+	}
 }

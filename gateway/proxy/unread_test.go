@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"kvasir/gateway/proxy"
 	"kvasir/internal/testkit/scripted"
 )
 
@@ -31,6 +32,39 @@ func TestAnnouncedBodyHoldsNoConnection(t *testing.T) {
 		})
 	}
 	clients.Wait()
+}
+
+// A client that reads nothing before it has sent its last byte gets its answer all the
+// same (field case F66).
+func TestRefusalReachesAClientThatSendsFirst(t *testing.T) {
+	s := ordered(good)
+	s.config = func(c *proxy.Config) { c.Limits.Buffered = 2 << 20 }
+	r := newRig(t, s)
+	defer r.close()
+	body := strings.Repeat(" ", 20<<20)
+	for name, x := range map[string]struct {
+		head   string
+		status int
+	}{
+		"too large":        {"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 20971520", 413},
+		"large in chunks":  {"POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked", 413},
+		"an unknown route": {"POST /v1/unknown HTTP/1.1\r\nContent-Length: 20971520", 404},
+		"a coding":         {"POST /v1/chat/completions HTTP/1.1\r\nContent-Encoding: lzma\r\nContent-Length: 20971520", 415},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := x.head + "\r\nHost: g\r\n\r\n"
+			if strings.Contains(x.head, "chunked") {
+				text += "1400000\r\n" + body + "\r\n0\r\n\r\n"
+			} else {
+				text += body
+			}
+			c := r.send(text) // all of it, before anything is read
+			defer closeAll(t, c)
+			if a := readAnswer(t, c); a.status != x.status {
+				t.Errorf("status %d, %v", a.status, a.header)
+			}
+		})
+	}
 }
 
 // An upstream that goes on after its end mark, with pings or anything else, keeps neither
