@@ -10,12 +10,15 @@ BENCH     ?= Pick$$|Relay|SSE|ReadBody
 BENCHTIME ?= 1s
 COUNT     ?= 1
 
-# Modules of their own under test/: what they need stays out of the product's go.sum.
-TEST_MODULES = $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
+# Modules of their own: what they need stays out of the product's go.sum.
+TEST_MODULES = $(patsubst %/go.mod,%,$(wildcard test/*/go.mod bench/*/go.mod))
+
+# Of them, the suites whose servers, proxies and SDKs an install script brings.
+INSTALLED = test/real test/proxies test/sdk-python test/sdk-node
 
 .PHONY: help
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build the static binary .bin/kvasir
@@ -26,9 +29,9 @@ demo: ## run four emulated engines, the gateway and light traffic
 	$(GO) run ./cmd/kvasir demo
 
 .PHONY: test
-test: ## run all tests, the SDK's module included
+test: ## run all tests, those of modules of their own included
 	$(GO) test ./...
-	for module in $(TEST_MODULES); do (cd "$$module" && $(GO) test ./...); done
+	for module in $(filter-out $(INSTALLED),$(TEST_MODULES)); do (cd "$$module" && $(GO) test ./...); done
 
 .PHONY: race
 race: ## run all tests under the race detector (needs a C compiler)
@@ -46,7 +49,7 @@ check: ## format, vet, staticcheck, modernisers, go.mod, architecture
 
 # One line a target, "folder name": go test fuzzes one target of one package at a time.
 # Folders that hold modules of their own are left out.
-FUZZ_TARGETS = grep -rho --include='*_test.go' --exclude-dir={testdata,test,bench,tools} --with-filename '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|/[^/]*:func | |' | sort -u
+FUZZ_TARGETS = grep -rho --include='*_test.go' --exclude-dir={testdata,test,bench,tools,.cache} --with-filename '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|/[^/]*:func | |' | sort -u
 
 .PHONY: fuzz
 fuzz: ## fuzz every target for FUZZTIME (10s)
@@ -58,6 +61,27 @@ fuzz: ## fuzz every target for FUZZTIME (10s)
 .PHONY: bench
 bench: ## run the benchmarks of pick, relay and body (BENCH=. runs all), each COUNT (1) times
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) -benchmem ./... | grep -v 'no test files\|^PASS\|^goos\|^goarch'
+
+.PHONY: bench-gateway
+bench-gateway: ## measure what the gateway costs beside ReverseProxy and nginx (ARGS=-quick)
+	bench/gateway/run $(ARGS)
+
+.PHONY: test-real
+test-real: ## install llama.cpp's server and uvicorn, put kvasir before them
+	bash test/real/install.sh
+	cd test/real && $(GO) test -count=1 -v ./...
+
+.PHONY: test-proxies
+test-proxies: ## install nginx and HAProxy, put them before and behind kvasir
+	bash test/proxies/install.sh
+	cd test/proxies && $(GO) test -count=1 -v ./...
+
+.PHONY: test-sdks
+test-sdks: ## install the Python and Node SDKs, call every route with them
+	bash test/sdk-python/install.sh
+	bash test/sdk-node/install.sh
+	cd test/sdk-python && $(GO) test -count=1 -v ./...
+	cd test/sdk-node && $(GO) test -count=1 -v ./...
 
 .PHONY: cover
 cover: ## write coverage to artifacts/cover.html and print the total

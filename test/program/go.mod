@@ -1,0 +1,3 @@
+module kvasir/test/program
+
+go 1.26.0
