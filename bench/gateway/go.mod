@@ -1,0 +1,3 @@
+module kvasir/bench/gateway
+
+go 1.26.0
