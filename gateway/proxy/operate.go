@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/pprof"
 
 	"kvasir/selection/observe/discovery"
 )
 
-// What an operator may change at run time. Each is a POST with a JSON object, and answers
-// with one. What is changed here outlasts a reload of the file, and not the process.
+// What an operator may do at run time. What changes something is a POST with a JSON object,
+// and answers with one; it outlasts a reload of the file, and not the process. Profiles of
+// the process are at /debug/pprof/.
 
 // token is the admin token, of which the hash is kept.
 type token struct {
@@ -114,6 +116,13 @@ func (g *Gateway) operations(mux *http.ServeMux, t token, reload func() error) {
 	on("/v1/endpoints/remove", named((*discovery.Set).Remove))
 	on("/v1/endpoints/drain", named(func(s *discovery.Set, name string) bool { return s.Drain(name, true) }))
 	on("/v1/endpoints/undrain", named(func(s *discovery.Set, name string) bool { return s.Drain(name, false) }))
+	// Profiles hold stacks and sizes, no text of prompts or answers.
+	for path, h := range map[string]http.HandlerFunc{
+		"/debug/pprof/": pprof.Index, "/debug/pprof/cmdline": http.NotFound, "/debug/pprof/profile": pprof.Profile,
+		"/debug/pprof/symbol": pprof.Symbol, "/debug/pprof/trace": pprof.Trace,
+	} {
+		mux.Handle("GET "+path, t.guard(h))
+	}
 	on("/v1/reload", func(operation) error {
 		if reload == nil {
 			return statusError{http.StatusNotImplemented, errors.New("this process was not started from a file")}

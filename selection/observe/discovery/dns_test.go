@@ -243,3 +243,19 @@ func ExampleOrigin() {
 	fmt.Println(d.Origin())
 	// Output: dns http://_http._tcp.engines.prod.svc/base
 }
+
+// An endpoint that went while nothing could be learned is gone at the next look: a source
+// says its whole list, not what has changed in it.
+func TestF35_WhatWentDuringAnOutageIsGoneAfterIt(t *testing.T) {
+	all := watchFor(t, 40*second, changing(DNS{}, func(_ context.Context, at time.Duration) ([]netip.Addr, error) {
+		switch {
+		case at < 8*second:
+			return addrs("10.0.0.1", "10.0.0.2"), nil
+		case at < 28*second:
+			return nil, fmt.Errorf("server failure")
+		}
+		return addrs("10.0.0.1"), nil
+	}))
+	wantURLs(t, atTime(t, all, 20*second), "http://10.0.0.1:8000", "http://10.0.0.2:8000")
+	wantURLs(t, atTime(t, all, 31*second), "http://10.0.0.1:8000")
+}
