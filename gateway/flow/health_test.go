@@ -532,3 +532,90 @@ func (*weighted) Pick(v *selection.View, _ *selection.Request, r *seed.Rand) sel
 	}
 	return selection.Choice{Index: len(v.Candidates) - 1}
 }
+
+func TestProbe_ThatIsAnsweredWithAFailureSendsOutAgain(t *testing.T) {
+	d := drive(t, newConfig(newTestPool("p", lightest{}, "a", "b")), func(slot selection.Slot, _ int) (attempt.Outcome, time.Duration) {
+		if slot == 0 {
+			return attempt.Failed, attempt.NoWait
+		}
+		return attempt.Success, attempt.NoWait
+	})
+	for range 10 {
+		d.call()
+	}
+	before := d.sent[0]
+	d.now = d.now.Add(6 * time.Second) // the first ejection is over
+	for range 10 {
+		d.call()
+	}
+	if got := d.sent[0] - before; got != 1 {
+		t.Errorf("after its first ejection it got %d calls, want one probe", got)
+	}
+	d.now = d.now.Add(6 * time.Second) // the second lasts twice as long
+	for range 10 {
+		d.call()
+	}
+	if got := d.sent[0] - before; got != 1 {
+		t.Errorf("in its second ejection it got %d more calls", got-1)
+	}
+}
+
+// An endpoint whose answers stop in the middle is found by the share of such calls.
+func TestStalledAnswersCount(t *testing.T) {
+	d := drive(t, newConfig(newTestPool("p", &turns{}, "a", "b")), nil)
+	for range 60 {
+		d.id++
+		a := d.step(Arrive(request(d.id)))[0]
+		d.sent[a.Slot]++
+		d.step(FirstToken(a.Ticket, 0))
+		o := attempt.Success
+		if a.Slot == 0 {
+			o = attempt.Stalled
+		}
+		d.step(Done(a.Ticket, 0, o, Usage{}))
+		d.step(Wake())
+	}
+	if d.count(Ejected) != 1 || d.notices[0].Cause != health.Silent || d.sent[0] > 15 {
+		t.Errorf("%d calls went there; notices %+v", d.sent[0], d.notices)
+	}
+}
+
+// Field case F41: a connection that was closed while idle costs no retry, and no wait,
+// once a call.
+func TestF41_AStaleConnectionIsReplacedForNothing(t *testing.T) {
+	c := newConfig(newTestPool("p", lightest{}, "a"))
+	c.Retry.Ratio, c.Retry.Floor = 0, 0
+	m := New(c)
+	a := only(t, m.Step(1, Arrive(request(1))))
+	m.Step(100, Done(a.Ticket, 0, attempt.StaleConnection, Usage{}))
+	at, _ := wakeIn(m.Step(101, Wake()))
+	if at != 102 {
+		t.Fatalf("the next attempt is due at %d, want 102", at)
+	}
+	b := only(t, m.Step(at, Wake()))
+	if b.Kind != Dispatch || b.Slot != 0 || b.Attempt != 1 {
+		t.Fatalf("%+v", b)
+	}
+	m.Step(200, Done(b.Ticket, 1, attempt.StaleConnection, Usage{}))
+	if g := only(t, m.Step(201, Wake())); g.Kind != GiveUp || g.Reason != BudgetSpent {
+		t.Errorf("a second one in a row: %+v", g)
+	}
+}
+
+// Silence is counted from when somebody waits, not from the last answer.
+func TestF34_AnEndpointThatWasIdleIsNotSilent(t *testing.T) {
+	d := drive(t, newConfig(newTestPool("p", lightest{}, "a", "b")), nil)
+	a := d.step(Arrive(request(1)))[0]
+	d.step(FirstToken(a.Ticket, 0))
+	d.step(Done(a.Ticket, 0, attempt.Success, Usage{}))
+	d.now = d.now.Add(time.Hour)
+	for i := range 12 {
+		d.step(Arrive(request(10 + i)))
+	}
+	d.step(Wake())
+	d.now = d.now.Add(20 * time.Second)
+	d.step(Wake())
+	if len(d.notices) != 0 {
+		t.Errorf("notices %+v", d.notices)
+	}
+}
