@@ -39,6 +39,12 @@ type Request struct {
 	BlockTokens  int            // estimated tokens a block of Blocks; 0 where Blocks is empty
 	Head         kvblock.Hash   // hash of the whole prompt, the part after the last full block included
 	Key          kvblock.Hash   // hash of the routing header's value; 0: header absent
+
+	// Owner, where Owned is set, is the only endpoint that can answer: it holds what the
+	// call goes on from. One that is gone is as good as none.
+	Owned           bool
+	Owner           Slot
+	OwnerGeneration uint32
 }
 
 // Slot is an endpoint's dense index in its machine. It is stable while the endpoint

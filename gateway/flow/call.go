@@ -60,6 +60,13 @@ func (c *call) hasTried(slot selection.Slot, generation uint32) bool {
 	return false
 }
 
+// excludes reports whether the call must not go to the endpoint: it has tried it, or only
+// another one can answer.
+func (c *call) excludes(slot selection.Slot, generation uint32) bool {
+	q := &c.request
+	return q.Owned && (slot != q.Owner || generation != q.OwnerGeneration) || c.nTried > 0 && c.hasTried(slot, generation)
+}
+
 // failsElsewhere reports whether two endpoints have answered the call with a failure, so
 // that a third would most likely do, too (field case F30).
 func (c *call) failsElsewhere() bool {

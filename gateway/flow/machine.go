@@ -214,6 +214,9 @@ func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 		return
 	}
 	i := m.newCall(q)
+	if c := &m.calls[i]; c.request.Owned && !m.has(c.request.Owner, c.request.OwnerGeneration) {
+		c.request.Owned = false
+	}
 	if !m.dispatch(now, i) {
 		m.forget(i)
 		m.actions = append(m.actions, Action{Kind: Refuse, Reason: NoEndpoint, Ticket: Ticket{Call: q.ID}})

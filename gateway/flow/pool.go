@@ -62,7 +62,7 @@ func (p *pool) bind(m *Machine) {
 func (p *pool) refresh(m *Machine, now mono.Time, c *call, a among) bool {
 	v := &p.view
 	v.Now = now
-	if p.dirty || now >= p.until || c.nTried > 0 || a != rested {
+	if p.dirty || now >= p.until || c.nTried > 0 || a != rested || c.request.Owned {
 		p.list(m, now, c, a)
 	}
 	return len(v.Candidates) > 0
@@ -97,7 +97,7 @@ func (p *pool) list(m *Machine, now mono.Time, c *call, a among) {
 	}
 	v.Scores = v.Scores[:len(v.Candidates)]
 	// A list that depends on this call, or on the moment, holds for this call alone.
-	p.dirty = c.nTried > 0 || a != rested || fresh > 0
+	p.dirty = c.nTried > 0 || a != rested || fresh > 0 || c.request.Owned
 }
 
 // candidate reports whether the call may be sent to the endpoint, and notes when that
@@ -110,7 +110,7 @@ func (p *pool) candidate(m *Machine, now mono.Time, c *call, a among, slot selec
 	if s.busyUntil > now {
 		p.until = min(p.until, s.busyUntil)
 	}
-	if s.draining || c.hasTried(slot, m.endpoints[slot].Generation) {
+	if s.draining && !c.request.Owned || c.excludes(slot, m.endpoints[slot].Generation) {
 		return false
 	}
 	return a == everybody || s.breaker.Permits(now) && (a == bothered || now >= s.busyUntil)
@@ -131,7 +131,7 @@ func (p *pool) share(m *Machine, now mono.Time, c *call, others bool) {
 		}
 		m.endpoints[slot].Weight = s.weight
 		switch {
-		case part == 1 || !others:
+		case part == 1 || !others: // so it is where only the owner of what is asked for can answer
 		case p.usesWeight:
 			m.endpoints[slot].Weight = float64(s.weight * part)
 		case r.Float64() >= part:

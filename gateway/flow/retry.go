@@ -132,7 +132,7 @@ func (m *Machine) hasAlternative(now mono.Time, c *call, but selection.Slot) boo
 	for _, p := range m.pools {
 		for _, slot := range p.view.Members {
 			s := &m.state[slot]
-			if slot == but || s.draining || c.hasTried(slot, m.endpoints[slot].Generation) {
+			if slot == but || s.draining || c.excludes(slot, m.endpoints[slot].Generation) {
 				continue
 			}
 			if s.breaker.Permits(now) && (now >= s.busyUntil || c.mayBother()) || c.mayResort() {

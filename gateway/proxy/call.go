@@ -232,6 +232,11 @@ func (c *call) identify() bool {
 			c.request.Key = kvblock.Seed(v)
 		}
 	}
+	if len(q.PreviousResponseID) > 0 {
+		if o, ok := c.g.owners.find(c.record.Client, q.PreviousResponseID, m.core); ok {
+			c.request.Owned, c.request.Owner, c.request.OwnerGeneration = true, o.slot, o.generation
+		}
+	}
 	c.request.Explain = c.in.Header.Get("X-Kvasir-Explain") == "1"
 	c.asked, c.askedAt = q.Model, q.ModelAt
 	c.record.Model, c.record.Stream, c.record.InputTokens = m.Name, stream, c.request.InputTokens

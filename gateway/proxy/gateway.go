@@ -115,6 +115,7 @@ type Gateway struct {
 	cores    map[string]*core
 	keeper   keeper
 
+	owners   owners
 	buffered room
 	calls    atomic.Int64 // in flight
 	lastCall atomic.Uint64

@@ -223,6 +223,109 @@ func TestOtherRoutesPassByModel(t *testing.T) {
 	}
 }
 
+// Field case F71: who goes on from a response reaches the endpoint that gave it, where that
+// is still there; another client's word does not count, and what is kept elsewhere, files
+// and batches, is refused.
+func TestF71_FollowUpsReachTheOwner(t *testing.T) {
+	answers := func(name string) scripted.Script {
+		return func(c *scripted.Call) {
+			id := fmt.Sprintf("resp_%s_%d", name, c.Record().Turn)
+			if strings.Contains(string(c.Record().Body), `"stream":true`) {
+				c.Stream("event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\""+id+"\"}}\n\n",
+					"event: response.completed\ndata: {\"type\":\"response.completed\",\"sequence_number\":1,\"response\":{\"id\":\""+id+"\"}}\n\n")
+				return
+			}
+			c.Reply(200, "application/json", `{"id":"`+id+`","object":"response","status":"completed"}`)
+		}
+	}
+	s := pooled(answers("a"), answers("b"), answers("c"))
+	s.policy = "random"
+	r := newRig(t, s)
+	defer r.close()
+	for i := range 30 {
+		request := `{"model":"m","input":"x"}`
+		if i%2 == 1 {
+			request = `{"model":"m","input":"x","stream":true}`
+		}
+		first := r.post("/v1/responses", request)
+		_, id, _ := strings.Cut(first.body, `"id":"`)
+		id, _, _ = strings.Cut(id, `"`)
+		for range 3 {
+			next := r.post("/v1/responses", fmt.Sprintf(`{"model":"m","input":"y","previous_response_id":%q}`, id))
+			if next.header.Get("X-Kvasir-Endpoint") != first.header.Get("X-Kvasir-Endpoint") {
+				t.Fatalf("%s was given by %s, and followed up at %s", id, first.header.Get("X-Kvasir-Endpoint"), next.header.Get("X-Kvasir-Endpoint"))
+			}
+		}
+	}
+	elsewhere := map[string]bool{}
+	for range 30 { // an id that nobody knows goes by the policy
+		elsewhere[r.post("/v1/responses", `{"model":"m","input":"y","previous_response_id":"resp_unknown"}`).header.Get("X-Kvasir-Endpoint")] = true
+	}
+	if len(elsewhere) < 2 {
+		t.Errorf("an unknown id goes to %v alone", elsewhere)
+	}
+	for _, path := range []string{"/v1/files", "/v1/batches", "/v1/uploads"} {
+		if a := r.post(path, `{"model":"m"}`); a.status != 404 || envelope(t, a.body).Code != "unknown_route" {
+			t.Errorf("%s: status %d, %s", path, a.status, a.body)
+		}
+	}
+}
+
+// Field case F69: tool calls pass as they come, however their deltas are told.
+func TestF69_ToolCallsPassAsTheyCome(t *testing.T) {
+	call := func(tool string) string {
+		return `data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"tool_calls":[` + tool + `]}}]}` + "\n\n"
+	}
+	for name, deltas := range map[string][]string{
+		"interleaved":        {`{"index":0,"id":"a","function":{"name":"f","arguments":""}}`, `{"index":1,"id":"b","function":{"name":"g","arguments":""}}`, `{"index":0,"function":{"arguments":"{\"x\":"}}`, `{"index":1,"function":{"arguments":"{}"}}`, `{"index":0,"function":{"arguments":"1}"}}`},
+		"no index":           {`{"id":"a","function":{"name":"f","arguments":"{}"}}`, `{"id":"b","function":{"name":"g","arguments":"{}"}}`},
+		"all at index 0":     {`{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}`, `{"index":0,"id":"b","function":{"name":"g","arguments":"{}"}}`},
+		"repeated id":        {`{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}`, `{"index":0,"id":"a","function":{"arguments":"}"}}`},
+		"empty arguments":    {`{"index":0,"id":"a","function":{"name":"f","arguments":""}}`},
+		"several in a delta": {`{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}},{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stream := []string{roleEvent}
+			for _, d := range deltas {
+				stream = append(stream, call(d))
+			}
+			stream = append(stream, `data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`+"\n\n", doneEvent)
+			r := newRig(t, ordered(streams(roleEvent, errorEvent), streams(stream...)))
+			defer r.close()
+			if a := r.post(chatPath, streamed); a.body != joined(stream) {
+				t.Errorf("%q", a.body)
+			}
+			if c := r.record(); c.string("outcome") != "success" || !c.has("ttft_seconds") {
+				t.Errorf("record %v", c)
+			}
+		})
+	}
+}
+
+// Field case F68: an answer's model is passed on as the endpoint gave it, wherever it
+// stands, and what else names it is left alone.
+func TestF68_AnswersNameTheModelAsTheEndpointDoes(t *testing.T) {
+	for name, d := range dialects() {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(d.text, "word", "I am INNER-2026-11, not m", 1)
+			named := strings.Replace(d.preamble, `{`, `{"model":"INNER-2026-11",`, 1)
+			s := ordered(streams(named, text, d.end))
+			s.servedAs = "inner"
+			r := newRig(t, s)
+			defer r.close()
+			if a := r.post(d.path, strings.Replace(d.request, `"m"`, `"alias"`, 1)); a.body != named+text+d.end {
+				t.Errorf("%q", a.body)
+			}
+			if got := string(r.upstreams[0].Calls()[0].Body); !strings.Contains(got, `"model":"inner"`) || strings.Contains(got, "alias") {
+				t.Errorf("the endpoint was asked %s", got)
+			}
+			if c := r.record(); c.string("model") != "m" {
+				t.Errorf("record %v", c)
+			}
+		})
+	}
+}
+
 // streams answers with events and a clean end.
 func streams(events ...string) scripted.Script {
 	return func(c *scripted.Call) { c.Stream(events...) }

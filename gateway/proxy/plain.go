@@ -68,6 +68,9 @@ func (c *call) endPlain(o attempt.Outcome, inspected bool, last []byte) {
 	var u flow.Usage
 	if inspected {
 		u = c.usage(c.scan.Usage())
+		if id := c.scan.ResponseID(); id != nil {
+			c.g.owners.note(c.record.Client, id, c.answer.endpoint, c.model.core)
+		}
 		if fault, failed := c.scan.Fault(); failed {
 			o = faultOutcome(fault)
 		}

@@ -164,6 +164,9 @@ func (c *call) take(chunk api.Chunk, now time.Time) bool {
 		a.fault = faultOutcome(chunk.Fault)
 	}
 	a.tally.Add(chunk)
+	if chunk.ResponseID != nil {
+		c.g.owners.note(c.record.Client, chunk.ResponseID, a.endpoint, c.model.core)
+	}
 	if chunk.Kind == api.Content {
 		if a.contents++; a.contents > 1 {
 			a.endpoint.pool.metrics.ITL(now.Sub(a.last))
