@@ -57,7 +57,7 @@ func TestDocsShowTheCatalogue(t *testing.T) {
 // The catalogue is what the registry has, no more and no less: name, type, help, labels.
 func TestDocsCatalogueIsWhatIsRegistered(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	m := New(reg)
+	m := New(reg, "broken", "busy")
 	m.Configure(twoModels)
 	m.Pool(twoModels[0].Model, twoModels[0].Pools[0].Pool).Attempt("", 0, EndpointFailure, "broken")
 	reg.MustRegister(State(fullSnapshot))

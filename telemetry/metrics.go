@@ -31,12 +31,14 @@ const (
 
 // Metrics counts calls. It is safe for concurrent use.
 type Metrics struct {
+	kinds     []string
 	vecs      vecs
 	refusals  [refusals]prometheus.Counter
 	oddities  [oddities]prometheus.Counter
 	beats     prometheus.Counter
 	reloads   *prometheus.CounterVec
 	reloaded  prometheus.Gauge
+	reloadOK  prometheus.Gauge
 	configure sync.Mutex // one Configure at a time
 	names     atomic.Pointer[names]
 }
@@ -82,10 +84,12 @@ func (t *tally) inc(o Outcome) {
 	t.vec.WithLabelValues(append(slices.Clip(t.labels), o.String())...).Inc()
 }
 
-// New registers the counted series. Configure names what they count. It panics where reg
-// already has one of the series.
-func New(reg prometheus.Registerer) *Metrics {
+// New registers the counted series. kinds are the names of the ways in which an attempt can
+// fail; Configure names what else is counted. It panics where reg already has one of the
+// series.
+func New(reg prometheus.Registerer, kinds ...string) *Metrics {
 	m := &Metrics{
+		kinds: kinds,
 		vecs: vecs{
 			calls: callsTotal.counter(reg), attempts: attemptsTotal.counter(reg), failures: failuresTotal.counter(reg),
 			retries: retriesTotal.counter(reg), tokens: tokensTotal.counter(reg), ejections: ejectionsTotal.counter(reg),
@@ -96,7 +100,9 @@ func New(reg prometheus.Registerer) *Metrics {
 		beats:    heartbeatsTotal.counter(reg).WithLabelValues(),
 		reloads:  reloadsTotal.counter(reg),
 		reloaded: reloadedSeconds.gauge(reg).WithLabelValues(),
+		reloadOK: reloadSuccessful.gauge(reg).WithLabelValues(),
 	}
+	m.reloadOK.Set(1)
 	for _, result := range [...]string{"applied", "refused"} {
 		m.reloads.WithLabelValues(result)
 	}
@@ -208,6 +214,7 @@ func (m *Metrics) Reloaded(applied bool) {
 	if applied {
 		result = "applied"
 	}
+	m.reloadOK.Set(oneIf(applied))
 	m.reloads.WithLabelValues(result).Inc()
 }
 
@@ -248,8 +255,7 @@ type Pool struct {
 	endpoints atomic.Pointer[map[string]*Endpoint]
 	elsewhere *tally // attempts at an endpoint that isn't configured
 	retries   prometheus.Counter
-	failures  sync.Map // kind → prometheus.Counter
-	failed    *prometheus.CounterVec
+	failures  map[string]prometheus.Counter // by kind
 
 	input, output, cached, estimated prometheus.Counter
 
@@ -270,7 +276,7 @@ func (m *Metrics) newPool(model, pool string) *Pool {
 		model: ml, pool: pl,
 		elsewhere: &tally{vec: v.attempts, labels: []string{ml, pl, unknownName}},
 		retries:   v.retries.WithLabelValues(ml, pl),
-		failed:    v.failures,
+		failures:  map[string]prometheus.Counter{},
 
 		input:     v.tokens.WithLabelValues(ml, pl, "input"),
 		output:    v.tokens.WithLabelValues(ml, pl, "output"),
@@ -281,6 +287,11 @@ func (m *Metrics) newPool(model, pool string) *Pool {
 		e2e: v.e2e.WithLabelValues(ml, pl), normalized: v.normalized.WithLabelValues(ml, pl), pick: v.pick.WithLabelValues(ml, pl),
 	}
 	p.endpoints.Store(&map[string]*Endpoint{})
+	if pool != "" {
+		for _, kind := range m.kinds {
+			p.failures[kind] = v.failures.WithLabelValues(ml, pl, kind)
+		}
+	}
 	return p
 }
 
@@ -351,7 +362,7 @@ func (p *Pool) PickTime(d time.Duration) { p.pick.Observe(d.Seconds()) }
 
 // Attempt counts an upstream attempt that has ended. number is the attempt's place in
 // its call; 0 is the first, every other one is a retry. kind is the failure's own name,
-// one of a bounded set; empty for a success.
+// one of those that New was told; empty for a success.
 func (p *Pool) Attempt(endpoint string, number int, o Outcome, kind string) {
 	t := p.elsewhere
 	if e := p.Endpoint(endpoint); e != nil {
@@ -361,14 +372,9 @@ func (p *Pool) Attempt(endpoint string, number int, o Outcome, kind string) {
 	if number > 0 {
 		p.retries.Inc()
 	}
-	if kind == "" {
-		return
+	if c := p.failures[kind]; c != nil {
+		c.Inc()
 	}
-	c, ok := p.failures.Load(kind)
-	if !ok {
-		c, _ = p.failures.LoadOrStore(kind, p.failed.WithLabelValues(p.model, p.pool, kind))
-	}
-	c.(prometheus.Counter).Inc()
 }
 
 func (p *Pool) succeeded(c *Call) {

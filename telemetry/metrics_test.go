@@ -28,7 +28,7 @@ var twoModels = []ModelPools{
 func newMetrics(t testing.TB) (*prometheus.Registry, *Metrics) {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
-	m := New(reg)
+	m := New(reg, "broken", "busy")
 	m.Configure(twoModels)
 	return reg, m
 }
@@ -239,7 +239,7 @@ func TestRandomNamesMakeNoSeries(t *testing.T) {
 
 func TestConfiguredNamesNeedNotBeText(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	m := New(reg)
+	m := New(reg, "broken", "busy")
 	m.Configure([]ModelPools{{Model: "a\xffb", Pools: []PoolEndpoints{{Pool: "p\xfe", Endpoints: []string{"\xfd"}}}}})
 	m.Pool("a\xffb", "p\xfe").Attempt("\xfd", 0, Success, "")
 	want(t, samples(t, reg), "kvasir_attempts_total{endpoint=\"\uFFFD\",model=\"a\uFFFDb\",outcome=\"success\",pool=\"p\uFFFD\"}", 1)

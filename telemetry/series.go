@@ -42,7 +42,7 @@ var (
 	attemptsTotal = series{name: "kvasir_attempts_total", kind: "counter", unit: "attempts", labels: append(slices.Clone(byEndpoint), "outcome"),
 		help: "Upstream attempts that ended, by endpoint and outcome."}
 	failuresTotal = series{name: "kvasir_attempt_failures_total", kind: "counter", unit: "attempts", labels: append(slices.Clone(byPool), "kind"),
-		help: "Upstream attempts that ended without success, by kind: connect_failed, connect_timeout, exhausted, broken, stale_connection, header_timeout, first_token_timeout, stalled, overdue, forfeited, recalled, bad_gateway, failed, stream_error, denied, missing, unusable, busy, limited, caller_fault, client_gone. A kind has a series once it has happened."}
+		help: "Upstream attempts that ended without success, by kind: connect_failed, connect_timeout, exhausted, broken, stale_connection, header_timeout, first_token_timeout, stalled, overdue, forfeited, recalled, bad_gateway, failed, stream_error, denied, missing, unusable, busy, limited, caller_fault, client_gone."}
 	ejectionsTotal = series{name: "kvasir_ejections_total", kind: "counter", unit: "ejections", labels: byEndpoint,
 		help: "Times that the endpoint has left rotation."}
 	restartsTotal = series{name: "kvasir_endpoint_restarts_total", kind: "counter", unit: "restarts", labels: byEndpoint,
@@ -55,6 +55,8 @@ var (
 		help: "Configurations read after the first one. applied: in service; refused: invalid, and the one before stays."}
 	reloadedSeconds = series{name: "kvasir_config_applied_timestamp_seconds", kind: "gauge", unit: "seconds",
 		help: "Unix time at which the configuration in service was applied."}
+	reloadSuccessful = series{name: "kvasir_config_reload_successful", kind: "gauge", unit: "boolean",
+		help: "0 while the configuration that was read last was refused, and the one before is in service."}
 	retriesTotal = series{name: "kvasir_retries_total", kind: "counter", unit: "attempts", labels: byPool,
 		help: "Upstream attempts that ended and were not their call's first, by the attempt's own pool."}
 	refusalsTotal = series{name: "kvasir_refusals_total", kind: "counter", unit: "calls", labels: []string{"reason"},
@@ -118,7 +120,7 @@ var (
 // catalog lists every series in the order of docs/metrics.md.
 var catalog = []*series{
 	&callsTotal, &attemptsTotal, &failuresTotal, &retriesTotal, &ejectionsTotal, &restartsTotal, &scrapesTotal,
-	&heartbeatsTotal, &reloadsTotal, &reloadedSeconds,
+	&heartbeatsTotal, &reloadsTotal, &reloadedSeconds, &reloadSuccessful,
 	&refusalsTotal, &tokensTotal, &odditiesTotal,
 	&ttftSeconds, &itlSeconds, &tpotSeconds, &e2eSeconds, &normalizedSeconds, &pickSeconds,
 	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &discoveryAge, &signalAge,

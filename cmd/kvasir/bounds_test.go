@@ -49,7 +49,9 @@ func TestBounds_OnClients(t *testing.T) {
 	t.Run("large header", func(t *testing.T) {
 		c := dial()
 		defer c.Close()
-		go func() { _, _ = fmt.Fprintf(c, "GET /v1/models HTTP/1.1\r\nHost: x\r\nX-Big: %s\r\n\r\n", strings.Repeat("x", 64<<10)) }()
+		go func() {
+			_, _ = fmt.Fprintf(c, "GET /v1/models HTTP/1.1\r\nHost: x\r\nX-Big: %s\r\n\r\n", strings.Repeat("x", 64<<10))
+		}()
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
 			t.Fatal(err)

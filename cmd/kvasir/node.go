@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"kvasir/config"
+	"kvasir/gateway/attempt"
 	"kvasir/gateway/proxy"
 	"kvasir/telemetry"
 )
@@ -57,7 +58,7 @@ func startNode(c *config.Config, o nodeOptions) (*node, error) {
 	}
 	n := &node{failed: make(chan error, 2), watched: make(chan struct{}), log: o.log, level: o.level, config: c}
 	registry := prometheus.NewRegistry()
-	n.metrics = telemetry.New(registry)
+	n.metrics = telemetry.New(registry, attempt.Failures()...)
 	cfg, err := n.gatewayConfig(c)
 	if err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func startNode(c *config.Config, o nodeOptions) (*node, error) {
 	errorLog := slog.NewLogLogger(o.log.Handler(), slog.LevelDebug)
 	n.data = &http.Server{
 		Handler: n.gateway, BaseContext: n.gateway.BaseContext, ErrorLog: errorLog,
-		ReadHeaderTimeout: c.Client.HeaderTimeout, IdleTimeout: c.Client.IdleTimeout, MaxHeaderBytes: int(c.Limits.Headers),
+		ReadHeaderTimeout: c.Client.HeaderTimeout, IdleTimeout: c.Client.IdleTimeout, MaxHeaderBytes: headerSlack * int(c.Limits.Headers),
 		Protocols: protocols(c), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: streamsPerConnection},
 	}
 	n.admin = &http.Server{
@@ -105,6 +106,10 @@ func startNode(c *config.Config, o nodeOptions) (*node, error) {
 	}()
 	return n, nil
 }
+
+// headerSlack is how many times as much of a header is read as is allowed, so that who sends
+// a little too much can be told so.
+const headerSlack = 4
 
 // streamsPerConnection bounds the calls of one HTTP/2 connection.
 const streamsPerConnection = 1000

@@ -43,6 +43,13 @@ func (n *node) apply(c *config.Config) error {
 	return nil
 }
 
+// current returns the configuration in service.
+func (n *node) current() *config.Config {
+	n.applying.Lock()
+	defer n.applying.Unlock()
+	return n.config
+}
+
 // needRestart names the keys that differ and are fixed while the process lives.
 func needRestart(before, after *config.Config) []string {
 	var keys []string
@@ -57,7 +64,6 @@ func needRestart(before, after *config.Config) []string {
 	check("admin_open", before.AdminOpen, after.AdminOpen)
 	check("watch_file", before.WatchFile, after.WatchFile)
 	check("tls", before.TLS.Cert == "", after.TLS.Cert == "")
-	check("limits.headers", before.Limits.Headers, after.Limits.Headers)
 	check("limits.connections", before.Limits.Connections, after.Limits.Connections)
 	check("client.header_timeout", before.Client.HeaderTimeout, after.Client.HeaderTimeout)
 	check("client.idle_timeout", before.Client.IdleTimeout, after.Client.IdleTimeout)
@@ -140,9 +146,7 @@ func (r *reloader) run(ctx context.Context, watch bool) {
 // look returns what tells whether a file has changed, without reading it: a link that was
 // turned to another file shows as that one.
 func (r *reloader) look() []string {
-	r.node.applying.Lock()
-	files := append([]string{r.path}, r.node.config.Files()...)
-	r.node.applying.Unlock()
+	files := append([]string{r.path}, r.node.current().Files()...)
 	var out []string
 	for _, name := range files {
 		info, err := os.Stat(name)

@@ -72,6 +72,7 @@ func runServe(ctx context.Context, env environment, args []string) int {
 	code := 0
 	select {
 	case <-ctx.Done():
+		c = n.current()
 		log.Info("draining", "delay", c.DrainDelay.String(), "grace", c.Drain.String())
 	case err := <-n.failed:
 		log.Error("a listener failed", "error", err.Error())

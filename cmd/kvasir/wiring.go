@@ -28,7 +28,7 @@ func (n *node) gatewayConfig(c *config.Config) (proxy.Config, error) {
 	out := proxy.Config{
 		Limits: proxy.Limits{
 			Calls: c.Limits.Calls, Body: int64(c.Limits.Body), Buffered: int64(c.Limits.Buffered),
-			Event: int(c.Limits.Event), Preamble: int(c.Limits.Preamble),
+			Event: int(c.Limits.Event), Preamble: int(c.Limits.Preamble), Headers: int(c.Limits.Headers),
 		},
 		Access:   access(c),
 		Timeouts: proxy.Timeouts(c.Timeouts), Heartbeat: c.Client.Heartbeat,

@@ -133,6 +133,15 @@ var classNames = [...]string{
 	"success", "endpoint_failure", "back_pressure", "caller_fault", "client_gone",
 }
 
+// Failures returns the names of all outcomes but Success.
+func Failures() []string {
+	var names []string
+	for o := Success + 1; o < outcomes; o++ {
+		names = append(names, o.String())
+	}
+	return names
+}
+
 // Class returns the outcome's class.
 func (o Outcome) Class() Class { return table[o].class }
 

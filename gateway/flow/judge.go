@@ -38,10 +38,10 @@ func (m *Machine) judge(r *report, c *call) {
 // alive reports whether the end of an attempt shows that somebody is there who answers.
 func alive(o attempt.Outcome) bool {
 	switch o.Class() {
-	case attempt.ClassSuccess, attempt.ClassBackPressure, attempt.ClassCallerFault:
+	case attempt.ClassSuccess, attempt.ClassCallerFault:
 		return true
 	default:
-		return o.Evidence() == attempt.Doubtful
+		return o.Pushed() || o.Evidence() == attempt.Doubtful
 	}
 }
 

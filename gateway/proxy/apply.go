@@ -47,15 +47,32 @@ func (g *Gateway) meet(m *model) {
 			members = &membership{set: &discovery.Set{}}
 			m.core.pools[p.name] = members
 		}
-		// What sources have found and an operator has said stands beside what is listed now,
-		// until the set, which knows both, tells.
-		members.entries = slices.DeleteFunc(slices.Clone(members.entries), func(e discovery.Entry) bool {
-			return e.Origin.Kind == discovery.KindStatic
-		})
-		for _, e := range listed {
-			members.entries = append(members.entries, discovery.Entry{Endpoint: e, Origin: discovery.Origin{Kind: discovery.KindStatic}})
+		members.relist(listed)
+	}
+}
+
+// relist changes what the configuration lists. What sources have found, and an operator
+// has said, stands beside it until the pool's set, which knows both, tells.
+func (m *membership) relist(listed []discovery.Endpoint) {
+	var entries []discovery.Entry
+	for _, e := range m.entries {
+		if e.Origin.Kind != discovery.KindStatic {
+			entries = append(entries, e)
 		}
 	}
+	for _, e := range listed {
+		entry := discovery.Entry{Endpoint: e, Origin: discovery.Origin{Kind: discovery.KindStatic}}
+		named := func(x discovery.Endpoint) bool { return x.Name == e.Name }
+		at := slices.IndexFunc(m.entries, func(x discovery.Entry) bool { return x.Name == e.Name })
+		switch {
+		case at >= 0:
+			entry.Draining = m.entries[at].Draining
+		case slices.ContainsFunc(m.listed, named):
+			continue // an operator has removed it
+		}
+		entries = append(entries, entry)
+	}
+	m.entries, m.listed = entries, listed
 }
 
 // install makes the service the one that calls begin under, and its models' machines what

@@ -62,7 +62,11 @@ func (r *rig) wantMembers(want ...string) {
 
 func TestOperator_AddsDrainsAndRemoves(t *testing.T) {
 	s := pooled(good, good)
-	s.config = func(c *proxy.Config) { c.Models[0].Machine.Health.SlowStart = 0 }
+	var before proxy.Config
+	s.config = func(c *proxy.Config) {
+		c.Models[0].Machine.Health.SlowStart = 0
+		before = *c
+	}
 	r := newRig(t, s)
 	r.churned = true
 	defer r.close()
@@ -110,6 +114,12 @@ func TestOperator_AddsDrainsAndRemoves(t *testing.T) {
 	}
 	do("/v1/endpoints/add", fmt.Sprintf(`{"model":"alias","url":"http://%s","endpoint":"e3","weight":2}`, extra.Addr()))
 	r.wantMembers("e2", "e3")
+	if err := r.gateway.Apply(before); err != nil { // a reload
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(r.members()); got != "[e2 e3]" {
+		t.Errorf("after a reload the members are %s", got)
+	}
 	do("/v1/endpoints/undrain", `{"model":"m","endpoint":"e1"}`)
 	r.wantMembers("e1", "e2", "e3")
 	for range 9 {
@@ -122,6 +132,16 @@ func TestOperator_AddsDrainsAndRemoves(t *testing.T) {
 		t.Error("its calls are not counted under its name")
 	}
 	do("/v1/endpoints/remove", `{"model":"m","endpoint":"e3"}`)
+	r.wantMembers("e1", "e2")
+	do("/v1/endpoints/remove", `{"model":"m","endpoint":"e2"}`)
+	r.wantMembers("e1")
+	if err := r.gateway.Apply(before); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(r.members()); got != "[e1]" {
+		t.Errorf("a reload brought back what was removed: %s", got)
+	}
+	do("/v1/endpoints/add", fmt.Sprintf(`{"model":"m","url":"http://%s","endpoint":"e2"}`, r.upstreams[1].Addr()))
 	r.wantMembers("e1", "e2")
 	eventually(t, 5*time.Second, func() bool { return !strings.Contains(fmt.Sprint(r.gather()), `"e3"`) },
 		func() string { return "series of the endpoint that was removed are still there" })

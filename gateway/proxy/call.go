@@ -54,6 +54,7 @@ type scratch struct {
 	out    outlet
 	dog    watchdog
 	word   chan flow.Action // the machine's; one at a time
+	lent   *lent            // to the transport
 	reader api.Reader
 	blocks kvblock.Writer
 	events sse.Reader
@@ -70,7 +71,7 @@ const readBuffer = 32 << 10
 const keptScratch = 1 << 20
 
 func newScratch() *scratch {
-	return &scratch{buf: make([]byte, readBuffer), word: make(chan flow.Action, 1)}
+	return &scratch{buf: make([]byte, readBuffer), word: make(chan flow.Action, 1), lent: newLent()}
 }
 
 // serve is a call's whole life: read, identify, place, attempt until committed, account.
@@ -105,8 +106,8 @@ func (c *call) begin(g *Gateway, s *service, w http.ResponseWriter, rc *http.Res
 	}
 	c.request = selection.Request{ID: selection.CallID(n)}
 	c.record = telemetry.Call{ID: c.id, Route: rt.path}
-	w.Header().Set("X-Request-Id", c.id)
-	c.out.reset(w, rc, s.cfg.WriteTimeout)
+	tellRequestID(w.Header(), rt.grammar, c.id)
+	c.out.reset(c.request.ID, w, rc, s.cfg.WriteTimeout)
 	c.out.readyNow() // a 100 Continue comes first
 }
 

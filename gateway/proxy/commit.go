@@ -145,7 +145,11 @@ func (c *call) write(p []byte, between bool) bool {
 		c.leak()
 		return false
 	}
-	return c.out.write(p, between) == nil
+	c.dog.hold()
+	began := time.Now()
+	err := c.out.write(p, began, between)
+	c.dog.release(time.Since(began))
+	return err == nil
 }
 
 // leak breaks off an answer that quotes its endpoint's key.

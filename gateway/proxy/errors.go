@@ -21,6 +21,11 @@ func tooManyCalls(limit int) api.Error {
 		Message: fmt.Sprintf("The gateway has its %d calls in flight (limits.calls). Try again shortly.", limit)}
 }
 
+func headerTooLarge(size, limit int) api.Error {
+	return api.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Code: "header_too_large",
+		Message: fmt.Sprintf("The request's header has %d bytes; allowed: %d (limits.headers).", size, limit)}
+}
+
 func bodyTooLarge(limit int64) api.Error {
 	return api.Error{Status: http.StatusRequestEntityTooLarge, Code: "body_too_large",
 		Message: fmt.Sprintf("The request body is larger than %d bytes (limits.body).", limit)}
@@ -93,6 +98,12 @@ func wrongContentType(got string, stream bool) api.Error {
 		Message: fmt.Sprintf("The endpoint sent content type %q where %s was asked for.", shorten(got), want)}
 }
 
+// compressedStream is for a stream that can't follow the comments it was opened with.
+func compressedStream(h http.Header) api.Error {
+	return api.Error{Status: http.StatusBadGateway, Code: "bad_upstream_answer",
+		Message: fmt.Sprintf("The endpoint compressed its stream (%q), which was not asked for, and the answer had begun without.", shorten(h.Get("Content-Encoding")))}
+}
+
 func noAnswer(status int) api.Error {
 	return api.Error{Status: http.StatusBadGateway, Code: "bad_upstream_answer",
 		Message: fmt.Sprintf("The endpoint answered with status %d, which is no answer to a call; redirects are not followed.", status)}
@@ -139,7 +150,7 @@ func refusal(why flow.Reason, bound int) (telemetry.Refusal, api.Error) {
 			Message: fmt.Sprintf("The model has its %d calls in flight (calls). Try again shortly.", bound)}
 	}
 	return telemetry.NoEndpoint, api.Error{Status: http.StatusServiceUnavailable, Code: "no_endpoint",
-		Message: "No endpoint of the model is in rotation. Try again shortly."}
+		Message: "No endpoint of the model takes calls. Try again shortly."}
 }
 
 // failure is the answer to a call whose last attempt ended so without an answer.
@@ -167,6 +178,8 @@ func (c *call) failure(o attempt.Outcome, why flow.Reason) api.Error {
 		what = "The endpoint stopped in the middle of its answer " + late("idle", l.Idle)
 	case attempt.Overdue:
 		what = "The call took longer than calls may " + late("total", l.Total)
+	case attempt.Denied:
+		what = fmt.Sprintf("The endpoint does not accept the gateway's key (status %d)", c.answer.status)
 	case attempt.Recalled:
 		e.Status = http.StatusServiceUnavailable
 		what = "The endpoint left, or went silent, before it answered"
@@ -221,6 +234,9 @@ func (c *call) sendError(e api.Error) {
 	text := api.AppendError(nil, c.route.grammar, e)
 	opened := c.out.open(e.Status, func(h http.Header) {
 		c.stamp(h)
+		if e.Status == http.StatusServiceUnavailable && h.Get("Retry-After") == "" {
+			h.Set("Retry-After", "1")
+		}
 		h.Set("Content-Type", "application/json")
 		h.Set("Content-Length", strconv.Itoa(len(text)))
 	})
@@ -229,7 +245,7 @@ func (c *call) sendError(e api.Error) {
 		text = api.AppendErrorEvent(nil, c.route.grammar, e, 0)
 	}
 	c.out.seal()
-	_ = c.out.write(text, true) // the client may be gone; nothing is left to do for it
+	_ = c.out.write(text, time.Now(), true) // the client may be gone; nothing is left to do for it
 }
 
 // giveUp answers a call that has no further attempt.
@@ -242,7 +258,8 @@ func (c *call) giveUp(why flow.Reason) {
 // passed on.
 func (c *call) tellFailure(why flow.Reason) {
 	a := &c.answer
-	own := a.unfit == nil && (a.status >= 300 || a.tally.Failed)
+	// That an endpoint denies the gateway is no word to the client about its own key.
+	own := a.unfit == nil && a.outcome != attempt.Denied && (a.status >= 300 || a.tally.Failed)
 	whole := own && a.whole && !c.keptQuotesKey()
 	switch {
 	case !own:
@@ -258,7 +275,7 @@ func (c *call) tellFailure(why flow.Reason) {
 		opened := c.out.open(a.status, func(h http.Header) {
 			copyResponseHeader(h, a.header, a.endpoint.Key)
 			h.Set("Content-Length", strconv.Itoa(len(c.kept)))
-			if mayNotRetry(why) {
+			if c.mayNotRetry(why) {
 				h.Set("X-Should-Retry", "false")
 			} else if a.outcome.Pushed() && a.wait < 0 {
 				h.Set("Retry-After", "1") // the endpoint names no time, and at once is too soon
@@ -286,14 +303,18 @@ func (c *call) tellInStream() {
 	c.writeLast(api.ErrorEventFromBody(nil, c.route.grammar, c.kept, e))
 }
 
-// mayNotRetry reports whether the gateway has used up its own attempts: OpenAI's SDKs heed
+// mayNotRetry reports whether the gateway has tried again as often as it could: SDKs heed
 // the header that says so, and retries do not multiply (article section 9.1).
-func mayNotRetry(why flow.Reason) bool {
-	return why == flow.AttemptsSpent || why == flow.BudgetSpent || why == flow.FailsElsewhere
+func (c *call) mayNotRetry(why flow.Reason) bool {
+	switch why {
+	case flow.AttemptsSpent, flow.BudgetSpent, flow.FailsElsewhere:
+		return true
+	}
+	return why == flow.NoAlternative && c.record.Attempts > 1
 }
 
 func (c *call) noRetry(why flow.Reason) {
-	if mayNotRetry(why) && !c.out.isAhead() {
+	if c.mayNotRetry(why) && !c.out.isAhead() {
 		c.out.mu.Lock()
 		defer c.out.mu.Unlock()
 		c.out.w.Header().Set("X-Should-Retry", "false")

@@ -64,6 +64,9 @@ type Limits struct {
 	Buffered int64 // bytes of bodies, held preambles and large events over all calls
 	Event    int   // bytes of a stream's event that is still looked into; at most sse.MaxLimit
 	Preamble int   // bytes held back before a stream's first content
+	// Headers bounds the bytes of a request's header; 0: the server's bound alone. The
+	// server's should be a good deal above it: what meets that one is cut off.
+	Headers int
 }
 
 // Model is one model that clients may ask for.

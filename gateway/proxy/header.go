@@ -3,6 +3,8 @@ package proxy
 import (
 	"net/http"
 	"strings"
+
+	"kvasir/api"
 )
 
 // forwarded are the request headers that an endpoint gets to see. Everything else stays
@@ -24,10 +26,9 @@ var forwarded = []string{
 	"X-Vllm-Priority",
 }
 
-// requestHeader returns the headers of an attempt. authorization is the endpoint's own,
-// nil for none.
-func requestHeader(in http.Header, requestID string, authorization []string) http.Header {
-	out := make(http.Header, len(forwarded)+3)
+// fillRequestHeader makes out, which is empty, the headers of an attempt. id is the request's
+// id; authorization is the endpoint's own, nil for none.
+func fillRequestHeader(out, in http.Header, id, authorization []string) {
 	for _, name := range forwarded {
 		if v, ok := in[name]; ok {
 			out[name] = v
@@ -36,11 +37,10 @@ func requestHeader(in http.Header, requestID string, authorization []string) htt
 	if _, ok := out["User-Agent"]; !ok {
 		out["User-Agent"] = nil // keeps the transport from adding its own
 	}
-	out["X-Request-Id"] = []string{requestID}
+	out["X-Request-Id"] = id
 	if authorization != nil {
 		out["Authorization"] = authorization
 	}
-	return out
 }
 
 // hopByHop are the headers of one connection (RFC 9110, section 7.6.1).
@@ -52,7 +52,7 @@ var hopByHop = map[string]bool{
 // withheld are the response headers that are an endpoint's own business.
 var withheld = map[string]bool{
 	"Authorization": true, "Date": true, "Location": true, "Server": true, "Set-Cookie": true, "Www-Authenticate": true,
-	"X-Request-Id": true, "X-Kvasir-Endpoint": true, "X-Kvasir-Explain": true,
+	"X-Request-Id": true, "Request-Id": true, "X-Kvasir-Endpoint": true, "X-Kvasir-Explain": true,
 }
 
 // copyResponseHeader passes an endpoint's response headers on, without those of the
@@ -85,6 +85,15 @@ func quotes(values []string, key string) bool {
 		}
 	}
 	return false
+}
+
+// tellRequestID names the request to its client: Anthropic's SDKs look for it under
+// another name than OpenAI's.
+func tellRequestID(h http.Header, g api.Grammar, id string) {
+	h["X-Request-Id"] = []string{id}
+	if g == api.Messages || g == api.CountTokens {
+		h["Request-Id"] = []string{id}
+	}
 }
 
 // maxRequestID bounds a request id that a client brings along.

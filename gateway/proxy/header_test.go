@@ -90,7 +90,7 @@ func TestEndpointKeyNeverComesBack(t *testing.T) {
 		status  int
 	}{
 		"answer":                  {unstreamed, func(c *scripted.Call) { c.Reply(200, "application/json", jsonAnswer, echo(c)...) }, 200},
-		"unauthorized":            {unstreamed, func(c *scripted.Call) { c.Reply(401, "application/json", quoting, echo(c)...) }, 401},
+		"unauthorized":            {unstreamed, func(c *scripted.Call) { c.Reply(401, "application/json", quoting, echo(c)...) }, 502},
 		"unavailable":             {unstreamed, func(c *scripted.Call) { c.Reply(503, "application/json", quoting, echo(c)...) }, 503},
 		"error in event":          {streamed, func(c *scripted.Call) { c.Stream(roleEvent, "data: "+quoting+"\n\n", doneEvent) }, 502},
 		"redirect":                {unstreamed, func(c *scripted.Call) { c.Head(302, append(echo(c), "Content-Length: 0")...) }, 502},

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"kvasir/selection"
 )
 
 // outlet is the way back to one client. The call's goroutine writes the answer to it, and
@@ -15,18 +17,19 @@ type outlet struct {
 	timeout time.Duration // for one write
 
 	mu       sync.Mutex
-	opened   bool      // the header is out
-	ahead    bool      // ... with a heartbeat, before there was an answer
-	between  bool      // what is written next stands between two events
-	sealed   bool      // no heartbeat may follow
-	deadline time.Time // of a write, as last set
-	last     time.Time // of the last write
+	owner    selection.CallID // whose answer it is; 0: nobody's
+	opened   bool             // the header is out
+	ahead    bool             // ... with a heartbeat, before there was an answer
+	between  bool             // what is written next stands between two events
+	sealed   bool             // no heartbeat may follow
+	deadline time.Time        // of a write, as last set
+	last     time.Time        // of the last write
 }
 
-func (o *outlet) reset(w http.ResponseWriter, rc *http.ResponseController, timeout time.Duration) {
+func (o *outlet) reset(owner selection.CallID, w http.ResponseWriter, rc *http.ResponseController, timeout time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.w, o.rc, o.timeout = w, rc, timeout
+	o.owner, o.w, o.rc, o.timeout = owner, w, rc, timeout
 	o.opened, o.ahead, o.between, o.sealed = false, false, false, false
 	o.deadline, o.last = time.Time{}, time.Time{}
 }
@@ -56,10 +59,9 @@ func (o *outlet) isAhead() bool {
 
 // write passes bytes to the client at once. between says that an event may follow them,
 // and does not have to continue.
-func (o *outlet) write(p []byte, between bool) error {
+func (o *outlet) write(p []byte, now time.Time, between bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := time.Now()
 	o.ready(now)
 	if _, err := o.w.Write(p); err != nil {
 		return err
@@ -76,14 +78,18 @@ func (o *outlet) write(p []byte, between bool) error {
 // it before an event's first line as well as alone.
 const heartbeat = ": waiting\n"
 
-// beat writes a heartbeat, unless something was written within the interval or an event is
-// under way. Before the answer's header it opens a stream with one of the gateway's own.
-// It returns when the next one may be due, and whether one was written.
-func (o *outlet) beat(interval time.Duration, fill func(http.Header)) (next time.Time, beaten bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+// beat writes a heartbeat to the call's client, unless something was written within the
+// interval, or is being written, or an event is under way. Before the answer's header it
+// opens a stream with one of the gateway's own. It returns when the next one may be due,
+// and whether one was written.
+func (o *outlet) beat(owner selection.CallID, interval time.Duration, fill func(http.Header)) (next time.Time, beaten bool) {
 	now := time.Now()
-	if due := o.last.Add(interval); o.sealed || now.Before(due) || o.opened && !o.between {
+	if !o.mu.TryLock() {
+		return now.Add(interval / 4), false
+	}
+	defer o.mu.Unlock()
+	due := o.last.Add(interval)
+	if o.owner != owner || o.sealed || now.Before(due) || o.opened && !o.between {
 		return maxTime(due, now.Add(interval/4)), false
 	}
 	o.ready(now)
@@ -108,18 +114,20 @@ func maxTime(a, b time.Time) time.Time {
 	return b
 }
 
-// seal ends the heartbeats. After it no other goroutine touches the writer.
-func (o *outlet) seal() {
+// seal ends the heartbeats and reports whether one has opened the answer. After it no other
+// goroutine touches the writer.
+func (o *outlet) seal() (ahead bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sealed = true
+	return o.ahead
 }
 
 // release seals and lets the writer go.
 func (o *outlet) release() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.sealed, o.w, o.rc = true, nil, nil
+	o.owner, o.sealed, o.w, o.rc = 0, true, nil, nil
 }
 
 // ready gives what is written next the write timeout, however long the call has waited.

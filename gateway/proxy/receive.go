@@ -32,17 +32,26 @@ func (c *call) receive(resp *http.Response, watch *connWatch, cancel context.Can
 		c.unusable(wrongContentType(c.hideKey(resp.Header.Get("Content-Type")), c.request.Stream))
 	case o == attempt.Success && streamed && identity(resp.Header):
 		c.relayStream(resp, watch, cancel)
-	case o == attempt.Success && c.out.isAhead():
-		c.unusable(wrongContentType(c.hideKey(resp.Header.Get("Content-Type")), true))
-	case o.Retryable() || o != attempt.Success && c.out.isAhead():
-		if o.Pushed() {
-			c.answer.wait = attempt.RetryAfter(resp.Header.Get("Retry-After-Ms"), resp.Header.Get("Retry-After"), time.Now())
-		}
-		c.keepRest(resp.Body, cancel)
-		c.fail(o)
-	default:
+	case o != attempt.Success && o.Retryable():
+		c.keepFailure(resp, o, cancel)
+	case !c.out.seal(): // no heartbeat comes between what is asked here and what follows
 		c.relayPlain(resp, o, watch)
+	case o != attempt.Success:
+		c.keepFailure(resp, o, cancel)
+	case streamed:
+		c.unusable(compressedStream(resp.Header))
+	default:
+		c.unusable(wrongContentType(c.hideKey(resp.Header.Get("Content-Type")), true))
 	}
+}
+
+// keepFailure ends an attempt that was answered with a failure, and keeps what was said.
+func (c *call) keepFailure(resp *http.Response, o attempt.Outcome, cancel context.CancelFunc) {
+	if o.Pushed() {
+		c.answer.wait = attempt.RetryAfter(resp.Header.Get("Retry-After-Ms"), resp.Header.Get("Retry-After"), time.Now())
+	}
+	c.keepRest(resp.Body, cancel)
+	c.fail(o)
 }
 
 // isStream reports whether an answer is a stream of events.

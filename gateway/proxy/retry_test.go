@@ -34,13 +34,18 @@ func (r *rig) upstreamCalls() int {
 }
 
 // Field case F21: there is a hard ceiling of attempts, a caller's fault is never retried,
-// what two endpoints fail at is not tried at a third (F30), and what the client gets are the last endpoint's own words.
+// what two endpoints fail at is not tried at a third (F30), and what the client gets are
+// the last endpoint's own words.
 func TestAttemptsHaveACeiling(t *testing.T) {
 	for code, attempts := range map[int]int{400: 1, 401: 2, 404: 2, 422: 1, 429: 3, 500: 2, 501: 2, 502: 2, 503: 3, 504: 2} {
 		for _, request := range []string{unstreamed, streamed} {
 			r := newRig(t, pooled(status(code), status(code), status(code), status(code), status(code)))
 			a := r.post(chatPath, request, "X-Request-Id: one-call", "Idempotency-Key: k", "X-Idempotency-Key: k")
-			if a.status != code || !strings.Contains(a.body, fmt.Sprintf("status %d", code)) {
+			want := code
+			if code == 401 { // an endpoint's word on the gateway's key is none on the client's
+				want = 502
+			}
+			if a.status != want || !strings.Contains(a.body, fmt.Sprintf("status %d", code)) {
 				t.Errorf("%d: client got %d %q", code, a.status, a.body)
 			}
 			if n := r.upstreamCalls(); n != attempts {

@@ -123,7 +123,7 @@ func newRig(t testing.TB, s setup) *rig {
 		Limits: proxy.Limits{Calls: 5000, Body: 1 << 20, Buffered: 256 << 20, Event: 1 << 20, Preamble: 64 << 10},
 
 		BlockBytes: 256, BodyTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
-		Router: "test", Transport: r.transport, Metrics: telemetry.New(r.registry),
+		Router: "test", Transport: r.transport, Metrics: telemetry.New(r.registry, attempt.Failures()...),
 		Access: proxy.Access{Anonymous: true}, Log: slog.New(r.records), LogCalls: true,
 	}
 	if s.config != nil {

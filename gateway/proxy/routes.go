@@ -86,6 +86,14 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	path := r.URL.Path
 	rt := byPath[path]
+	if size := headerSize(r); size > s.cfg.Limits.Headers && s.cfg.Limits.Headers > 0 {
+		answerUnread(w, rc, r)
+		w.Header().Set("Connection", "close")
+		g.reject(w, r, telemetry.BadRequest, headerTooLarge(size, s.cfg.Limits.Headers))
+		_ = rc.Flush()
+		takeUnread(r)
+		return
+	}
 	if rt != nil && r.Method == http.MethodPost {
 		g.serve(s, w, rc, r, rt)
 		return
@@ -115,6 +123,17 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = rc.Flush() // before what is left of the body is waited for
 }
 
+// headerSize returns about how many bytes a request's header has.
+func headerSize(r *http.Request) int {
+	n := len(r.RequestURI)
+	for name, values := range r.Header {
+		for _, v := range values {
+			n += len(name) + len(v) + len(": \r\n")
+		}
+	}
+	return n
+}
+
 // entry is a model's entry in the list of models.
 func (g *Gateway) entry(name string) api.Model {
 	return api.Model{ID: name, Created: g.epoch.Unix(), OwnedBy: "kvasir"}
@@ -133,7 +152,7 @@ func (g *Gateway) reject(w http.ResponseWriter, r *http.Request, kind telemetry.
 		id = g.newRequestID(g.lastCall.Add(1))
 	}
 	e.RequestID = id
-	w.Header().Set("X-Request-Id", id)
+	tellRequestID(w.Header(), grammarOf(r), id)
 	g.metrics.Call(&telemetry.Call{ID: id, Route: "none", Outcome: telemetry.Refused, Refusal: kind, Status: e.Status})
 	writeJSON(w, e.Status, api.AppendError(nil, grammarOf(r), e))
 }

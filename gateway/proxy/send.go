@@ -56,9 +56,9 @@ func (c *call) send(a flow.Action) {
 	defer cancel() // aborts the upstream wherever this attempt is left
 	c.dog.begin(a.Attempt, c.request.Stream, cancel)
 	defer c.dog.over()
-	watch := &connWatch{}
+	watch := &c.lent.watch
 	request, again := c.upstreamRequest(watch.attach(ctx))
-	defer c.takeBack(request, again, watch)
+	defer c.takeBack(request, again)
 	resp, err := transport.RoundTrip(request)
 	if err != nil {
 		c.fail(c.blame(watch, err))
@@ -107,9 +107,11 @@ func (c *call) upstreamRequest(ctx context.Context) (*http.Request, *rereader) {
 	r := &http.Request{
 		Method: http.MethodPost, URL: u, Host: cmp.Or(e.host, u.Host),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header:        requestHeader(c.in.Header, c.id, e.authorization),
+		Header:        c.lent.header,
 		ContentLength: int64(len(c.body.data)),
 	}
+	c.lent.id[0] = c.id
+	fillRequestHeader(r.Header, c.in.Header, c.lent.id[:], e.authorization)
 	pieces := [][]byte{c.body.data}
 	name := e.pool.servedAs
 	same := name == string(c.asked)
@@ -135,19 +137,38 @@ func (c *call) upstreamRequest(ctx context.Context) (*http.Request, *rereader) {
 	return r.WithContext(ctx), nil
 }
 
-// takeBack ends the attempt's hold on the body.
-func (c *call) takeBack(r *http.Request, again *rereader, w *connWatch) {
-	if again != nil {
+// lent is what the transport is given with a request, and may use for longer than the
+// attempt lasts. It is used again once the transport has shown that it is done with it.
+type lent struct {
+	watch  connWatch
+	header http.Header
+	id     [1]string
+}
+
+func newLent() *lent {
+	l := &lent{header: make(http.Header, len(forwarded)+3)}
+	l.watch.init()
+	return l
+}
+
+// takeBack ends the attempt's hold on the body and on what else was lent.
+func (c *call) takeBack(r *http.Request, again *rereader) {
+	w := &c.lent.watch
+	_, told := r.Body.(*bodyReader)
+	switch {
+	case again != nil:
 		again.end()
-		return
-	}
-	if _, told := r.Body.(*bodyReader); told {
-		return // the transport closes it when it is done with it
-	}
-	if w.connected.Load() && !w.written.Load() {
+	case told: // the transport closes it when it is done with it
+	case w.connected.Load() && !w.written.Load():
 		c.body.keep()
-	} else {
+	default:
 		c.body.giveBack()
+	}
+	if again == nil && w.through() {
+		clear(c.lent.header)
+		w.reset()
+	} else {
+		c.lent = newLent()
 	}
 }
 

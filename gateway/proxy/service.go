@@ -47,7 +47,8 @@ func (c *core) endpoint(slot selection.Slot) *endpoint { return (*c.endpoints.Lo
 // and what an operator has said at run time.
 type membership struct {
 	set     *discovery.Set
-	entries []discovery.Entry
+	listed  []discovery.Endpoint // by the configuration
+	entries []discovery.Entry    // in service
 }
 
 // pool is a pool of a model of a service.

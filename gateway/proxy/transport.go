@@ -130,23 +130,42 @@ type connWatch struct {
 	written                     atomic.Bool  // the transport reads the request's body no more
 	sent                        atomic.Int64 // when the request was written whole, in nanoseconds since start; 0: it was not
 	start                       time.Time
+	trace                       httptrace.ClientTrace
 }
 
-func (w *connWatch) attach(ctx context.Context) context.Context {
-	w.start = time.Now()
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+func (w *connWatch) init() {
+	w.trace = httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) {
 			w.reused.Store(i.Reused)
 			w.connected.Store(true)
 		},
 		WroteRequest: func(i httptrace.WroteRequestInfo) {
-			w.written.Store(true)
 			if i.Err == nil {
 				w.sent.Store(max(int64(time.Since(w.start)), 1))
 			}
+			w.written.Store(true)
 		},
 		GotFirstResponseByte: func() { w.answered.Store(true) },
-	})
+	}
+}
+
+func (w *connWatch) attach(ctx context.Context) context.Context {
+	w.start = time.Now()
+	return httptrace.WithClientTrace(ctx, &w.trace)
+}
+
+// through reports whether all that is reported of an attempt has been, each thing once.
+func (w *connWatch) through() bool {
+	return w.connected.Load() && w.written.Load() && w.answered.Load()
+}
+
+// reset readies the watch for another attempt.
+func (w *connWatch) reset() {
+	w.connected.Store(false)
+	w.reused.Store(false)
+	w.answered.Store(false)
+	w.written.Store(false)
+	w.sent.Store(0)
 }
 
 // blame says what it means that the attempt's connection failed with the error.

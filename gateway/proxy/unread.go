@@ -22,8 +22,10 @@ func answerUnread(w http.ResponseWriter, rc *http.ResponseController, r *http.Re
 	if r.ContentLength == 0 {
 		return
 	}
-	w.Header().Set("Connection", "close")
-	_ = rc.EnableFullDuplex() // HTTP/2 is so by itself
+	if r.ProtoMajor == 1 { // over HTTP/2 the other streams of the connection go on
+		w.Header().Set("Connection", "close")
+		_ = rc.EnableFullDuplex() // a writer without it has no connection to answer early on
+	}
 	_ = rc.SetReadDeadline(time.Now().Add(unreadGrace))
 }
 

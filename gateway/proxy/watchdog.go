@@ -46,6 +46,7 @@ type watchdog struct {
 	beatAt  time.Duration
 	cancel  context.CancelFunc
 
+	held    atomic.Bool   // the client is being written to: what it takes is not the endpoint's
 	content atomic.Bool   // it has begun; set under mu
 	cause   atomic.Uint32 // attempt.Outcome: why it was cancelled; Success: it was not; set under mu
 	byteAt  atomic.Int64  // of the newest byte
@@ -86,6 +87,7 @@ func (d *watchdog) begin(number int, stream bool, cancel context.CancelFunc) {
 	now := time.Since(d.began)
 	d.running, d.number, d.stream, d.header = true, number, stream, false
 	d.since, d.cancel = now, cancel
+	d.held.Store(false)
 	d.content.Store(false)
 	d.cause.Store(uint32(attempt.Success))
 	d.byteAt.Store(int64(now))
@@ -122,6 +124,16 @@ func (d *watchdog) read(now time.Time, content bool) bool {
 		}
 	}
 	return d.why() == attempt.Success
+}
+
+// hold stops the clocks of progress and idleness while a client is being written to.
+func (d *watchdog) hold() { d.held.Store(true) }
+
+// release lets them go on where they stood: the write took so long.
+func (d *watchdog) release(took time.Duration) {
+	d.byteAt.Add(int64(took))
+	d.partAt.Add(int64(took))
+	d.held.Store(false)
 }
 
 func (d *watchdog) contentBegins(now time.Duration) bool {
@@ -167,7 +179,7 @@ func (d *watchdog) run() {
 		d.giveUp(why)
 	}
 	beat := d.beat > 0 && d.beatAt <= now
-	out, every, onBeat := d.out, d.beat, d.onBeat
+	id, out, every, onBeat := d.id, d.out, d.beat, d.onBeat
 	if !beat {
 		d.wind(now)
 	}
@@ -175,14 +187,15 @@ func (d *watchdog) run() {
 	if !beat {
 		return
 	}
-	// A client that does not read must not hold up who looks after the endpoint.
-	next, beaten := out.beat(every, openStream)
+	// Nobody who needs this lock must wait for a client that does not read. Meanwhile the
+	// call may end, and the record serve another one.
+	next, beaten := out.beat(id, every, openStream)
 	if beaten {
 		onBeat()
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.armed {
+	if d.armed && d.id == id {
 		d.beatAt = next.Sub(d.began)
 		d.wind(time.Since(d.began))
 	}
@@ -209,6 +222,7 @@ func (d *watchdog) due() (at time.Duration, why attempt.Outcome) {
 			bound(d.since, l.Header, attempt.HeaderTimeout)
 		}
 		bound(d.since, l.FirstToken, attempt.FirstTokenTimeout)
+	case d.held.Load():
 	case d.stream:
 		bound(time.Duration(d.partAt.Load()), l.Progress, attempt.Stalled)
 		bound(byteAt, l.Idle, attempt.Stalled)
@@ -223,6 +237,13 @@ func (d *watchdog) wind(now time.Duration) {
 	at, _ := d.due()
 	if d.beat > 0 {
 		at = min(at, d.beatAt)
+	}
+	if d.running && d.held.Load() { // look again: who releases does not wind the timer
+		for _, limit := range [...]time.Duration{d.limits.Progress, d.limits.Idle} {
+			if limit > 0 {
+				at = min(at, now+limit)
+			}
+		}
 	}
 	if at == never {
 		return
