@@ -35,7 +35,7 @@ type ClientKeys []ClientKey
 
 // ClientKey is one key that lets a client in.
 type ClientKey struct {
-	// Unique over all keys; shown in metrics and logs for the key.
+	// Unique over all keys; shown in the log for the key.
 	Name string `config:"name"`
 	// SHA-256 of the key in 64 hex digits, small letters.
 	SHA256 KeyHash `config:"sha256" allowed:"SHA-256"`

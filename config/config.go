@@ -42,7 +42,7 @@ type Config struct {
 	Limits Limits `config:"limits"`
 	// How long the parts of a call may take.
 	Timeouts Timeouts `config:"timeouts"`
-	// Further attempts for a call whose first content has not been sent.
+	// Further attempts for a call whose first content has not been sent; each model has a budget of its own.
 	Retry Retry `config:"retry"`
 	// When an endpoint leaves the rotation.
 	Health Health `config:"health"`
@@ -65,10 +65,22 @@ type Config struct {
 }
 
 // Files returns the files that the configuration's own file names: secrets,
-// certificates, keys, lists of endpoints. A reload that waits for changes watches them
-// beside that file. They are sorted, and paths as a program in the same folder opens
-// them. A configuration that was not read from a file has none.
-func (c *Config) Files() []string { return slices.Clone(c.files) }
+// certificates, keys. A reload that waits for changes watches them beside that file.
+// Lists of endpoints are not among them: discovery watches those. They are sorted, and
+// paths as a program in the same folder opens them. A configuration that was not read from
+// a file has none.
+func (c *Config) Files() []string {
+	return slices.DeleteFunc(slices.Clone(c.files), func(name string) bool {
+		for _, m := range c.Models {
+			for _, p := range m.Pools {
+				if p.Discover.File == name {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
 
 // Limits bounds what is held at once.
 type Limits struct {
@@ -92,11 +104,11 @@ type Limits struct {
 type Timeouts struct {
 	// From sending a streamed call to its response header.
 	Header time.Duration `config:"header" allowed:"0s or 10ms..24h"`
-	// From sending a call to its first content.
+	// From sending a streamed call to its first content.
 	FirstToken time.Duration `config:"first_token" allowed:"0s or 10ms..24h"`
 	// Between two contents of a stream; pings and comments don't count.
 	Progress time.Duration `config:"progress" allowed:"0s or 10ms..24h"`
-	// Without any byte of a stream.
+	// Without any byte of a stream after its first content, or of an answer that has begun and is not streamed.
 	Idle time.Duration `config:"idle" allowed:"0s or 10ms..24h"`
 	// The whole call, waits and further attempts included.
 	Total time.Duration `config:"total" allowed:"0s or 10ms..24h"`
@@ -106,9 +118,9 @@ type Timeouts struct {
 type Retry struct {
 	// Further attempts of one call.
 	Attempts int `config:"attempts" allowed:"0..5"`
-	// Further attempts as a share of all calls.
+	// Further attempts as a share of a model's calls.
 	Ratio float64 `config:"ratio" allowed:"0..1"`
-	// Further attempts a second that are granted whatever the ratio says.
+	// Further attempts a second, for each model, that are granted whatever the ratio says.
 	Floor float64 `config:"floor" allowed:"0..100000"`
 	// Wait before the first further attempt; it doubles, with jitter.
 	Backoff time.Duration `config:"backoff" allowed:"0s..10s"`

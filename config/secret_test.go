@@ -155,7 +155,7 @@ models:
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"/k", "dir/c", "dir/ca", "dir/k", "dir/keys", "dir/list", "dir/token", "token"}
+	want := []string{"/k", "dir/c", "dir/ca", "dir/k", "dir/keys", "dir/token", "token"}
 	if got := c.Files(); !slices.Equal(got, want) {
 		t.Errorf("it names the files %q, want %q", got, want)
 	}

@@ -77,11 +77,14 @@ func (l *life) recall(now mono.Time) []event {
 func (l *life) output(now mono.Time, out engine.Output) []event {
 	l.record.Tokens += out.Tokens
 	var events []event
+	if l.started && l.call.Request.Stream { // what a gateway sees of an answer
+		events = l.router.alive(now, l.slot)
+	}
 	// An answer that is not streamed is content only once it is whole.
 	if !l.started && (l.call.Request.Stream || out.Finished) {
 		l.started = true
 		l.record.First, l.record.Cached = now, out.Cached
-		events = l.router.step(now, flow.FirstToken(l.ticket, l.attempt))
+		events = append(events, l.router.step(now, flow.FirstToken(l.ticket, l.attempt))...)
 	}
 	if !out.Finished {
 		return events

@@ -47,6 +47,8 @@ import (
 // signal ages, the same choices, at the same nanoseconds.
 
 const (
+	promiseIdle = 400 * time.Millisecond // of connections
+
 	promiseModel     = "m"
 	promiseCalls     = 1200
 	promiseEngines   = 4
@@ -253,7 +255,7 @@ func promiseLive(t *testing.T, rule policy.Rule, trace []promiseCall) []selectio
 			stops[i] = start(i)
 		}
 
-		transport := proxy.NewTransport(proxy.TransportConfig{Connect: time.Second, Idle: 4 * time.Second, PerHost: 100, Dial: network.DialContext})
+		transport := proxy.NewTransport(proxy.TransportConfig{Connect: time.Second, Idle: promiseIdle, PerHost: 100, Dial: network.DialContext})
 		g := promiseGateway(t, rule, epoch, transport, func(d *selection.Decision) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -311,6 +313,7 @@ func promiseGateway(t *testing.T, rule policy.Rule, epoch time.Time, transport h
 		Access:     proxy.Access{Anonymous: true},
 		Timeouts:   proxy.Timeouts{Header: time.Minute, FirstToken: time.Minute, Progress: time.Minute, Idle: time.Minute, Total: time.Hour},
 		Heartbeat:  15 * time.Second,
+		ServerIdle: 2 * promiseIdle, // engines here close no idle connections, and none is suspected
 		BlockBytes: promiseBlock, BodyTimeout: time.Minute, WriteTimeout: time.Minute,
 		Router: promiseRouter, Transport: transport, Metrics: telemetry.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 		OnDecision: func(_ string, d *selection.Decision) { log(d) },

@@ -16,12 +16,14 @@ type router struct {
 	machine *flow.Machine
 	lives   map[selection.CallID]*life
 	wakeAt  mono.Time
-	decided mono.Time // instant of the last decision; -1: none yet
+	decided mono.Time   // instant of the last decision; -1: none yet
+	heard   []mono.Time // by slot: when an endpoint was last reported alive
 }
 
 func (w *world) addRouter(i int) {
 	c := &w.cfg.Routers[i]
 	r := &router{world: w, machine: flow.New(c.Machine), lives: map[selection.CallID]*life{}, wakeAt: mono.Never, decided: -1}
+	r.heard = make([]mono.Time, len(w.replicas))
 	w.routers = append(w.routers, r)
 	if c.Scrape <= 0 {
 		return
@@ -43,6 +45,15 @@ func (r *router) scrape(slot selection.Slot, at mono.Time, every time.Duration) 
 		}
 		return events
 	}}
+}
+
+// alive reports that an endpoint sends, as often as a gateway does.
+func (r *router) alive(now mono.Time, slot selection.Slot) []event {
+	if now.Sub(r.heard[slot]) < flow.AliveEvery {
+		return nil
+	}
+	r.heard[slot] = now
+	return r.step(now, flow.Alive(slot, 0))
 }
 
 // step drives the machine and does what it says.

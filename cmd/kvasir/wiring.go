@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"kvasir/config"
 	"kvasir/gateway/attempt"
@@ -18,6 +19,10 @@ import (
 	"kvasir/upstream"
 )
 
+// serverIdle is less than what servers are known to keep idle connections for: uvicorn and
+// llama.cpp 5 s, gunicorn 2 s, nginx 60 s.
+const serverIdle = 500 * time.Millisecond
+
 // gatewayConfig hands each package its part of the configuration.
 func (n *node) gatewayConfig(c *config.Config) (proxy.Config, error) {
 	n.transports.begin(c.Upstream)
@@ -30,8 +35,9 @@ func (n *node) gatewayConfig(c *config.Config) (proxy.Config, error) {
 			Calls: c.Limits.Calls, Body: int64(c.Limits.Body), Buffered: int64(c.Limits.Buffered),
 			Event: int(c.Limits.Event), Preamble: int(c.Limits.Preamble), Headers: int(c.Limits.Headers),
 		},
-		Access:   access(c),
-		Timeouts: proxy.Timeouts(c.Timeouts), Heartbeat: c.Client.Heartbeat,
+		ServerIdle: serverIdle,
+		Access:     access(c),
+		Timeouts:   proxy.Timeouts(c.Timeouts), Heartbeat: c.Client.Heartbeat,
 		BlockBytes:  c.Prefix.Block,
 		BodyTimeout: c.Client.BodyTimeout, WriteTimeout: c.Client.WriteTimeout,
 		Router: identity(c), Transport: plain, Metrics: n.metrics, Log: n.log, LogCalls: c.Log.Calls,

@@ -34,6 +34,7 @@ type eventKind uint8
 const (
 	reportSignal eventKind = iota
 	reportHealth
+	reportAlive
 	reportFirst
 	reportDone
 	reportLeft
@@ -50,7 +51,7 @@ type Event struct {
 
 	request *selection.Request // arrival
 
-	slot       selection.Slot // reportSignal, reportHealth
+	slot       selection.Slot // reportSignal, reportHealth, reportAlive
 	generation uint32
 	load       signal.Load
 	took       time.Duration
@@ -98,6 +99,15 @@ func Signal(slot selection.Slot, generation uint32, load signal.Load, took time.
 // that has left is ignored.
 func Health(slot selection.Slot, generation uint32, ok bool) Event {
 	return Event{kind: reportHealth, slot: slot, generation: generation, healthy: ok}
+}
+
+// AliveEvery is how often, at most, a driver need report that an endpoint is alive.
+const AliveEvery = time.Second
+
+// Alive reports that an endpoint has sent more of an answer: one that streams works, whoever
+// waits there. A report for an endpoint that has left is ignored.
+func Alive(slot selection.Slot, generation uint32) Event {
+	return Event{kind: reportAlive, slot: slot, generation: generation}
 }
 
 // ActionKind says what a driver must do.

@@ -356,6 +356,25 @@ func TestF34_ASignOfLifeIsEnough(t *testing.T) {
 	}
 }
 
+// A busy endpoint whose streams flow is not silent, however long others wait there.
+func TestF34_AnEndpointThatStreamsIsNotSilent(t *testing.T) {
+	d, _ := hanging(t, newConfig(newTestPool("p", lightest{}, "a", "b")), 5)
+	for range 20 {
+		d.now = d.now.Add(10 * time.Second)
+		d.step(Alive(0, 0))
+		d.step(Wake())
+	}
+	if len(d.notices) != 0 {
+		t.Fatalf("notices %+v", d.notices)
+	}
+	d.now = d.now.Add(31 * time.Second)
+	d.step(Alive(0, 7)) // another one, that has left
+	d.step(Wake())
+	if d.count(Ejected) != 1 {
+		t.Errorf("once it streams no more: notices %+v", d.notices)
+	}
+}
+
 func TestF17_HealthReportsNeverTouchCalls(t *testing.T) {
 	d, _ := hanging(t, newConfig(newTestPool("p", lightest{}, "a", "b")), 20)
 	before := d.m.books[0]

@@ -109,7 +109,7 @@ type endpointState struct {
 	freshSince mono.Time
 	newest     int32     // of the running attempts, linked through calls in dispatch order
 	unanswered int       // of the running attempts, those without content
-	life       mono.Time // its last answer, or when it got the first of the unanswered
+	life       mono.Time // its last sign of life, or when it got the first of the unanswered
 	promptSeen int64     // prompt tokens that answers reported
 	cachedSeen int64     // of those, found in the prefix cache
 	dispatched int64     // attempts ever sent
@@ -198,6 +198,10 @@ func (m *Machine) apply(r *report) {
 		m.learnLoad(r)
 	case reportHealth:
 		m.asked(r)
+	case reportAlive:
+		if m.has(r.slot, r.generation) {
+			m.state[r.slot].life = r.at
+		}
 	case reportFirst:
 		m.firstToken(r)
 	case reportDone:

@@ -5,8 +5,8 @@ import "sync"
 // Buffers of bodies come in a few sizes, each twice the one before, and each size is
 // reused apart from the others: a small call never holds the buffer of a big one.
 const (
-	firstBuffer = 64 << 10
-	bufferSizes = 5
+	firstBuffer = 8 << 10
+	bufferSizes = 8
 	lastBuffer  = firstBuffer << (bufferSizes - 1) // larger ones are made to measure, and not kept
 )
 

@@ -43,6 +43,7 @@ type call struct {
 	answer answer // of the running attempt
 	booked int64  // what the stream's reader is booked to hold of an event
 
+	large  bool // its body was
 	abort  bool // the connection to the client must not end cleanly
 	leaked bool // the answer quotes its endpoint's key: it was cut before that
 
@@ -130,10 +131,8 @@ func (c *call) end() {
 	c.giveKept()
 	c.bookEvent(0)
 	big := cap(c.kept) > keptScratch
-	if c.body != nil {
-		big = big || len(c.body.data) > keptScratch
-		c.body.release()
-	}
+	big = big || c.large
+	c.dropBody()
 	c.record.E2E = time.Since(c.arrived)
 	g.metrics.Call(&c.record)
 	if c.svc.cfg.LogCalls {
@@ -175,7 +174,7 @@ func (c *call) read() bool {
 	case err == nil:
 		// From here on the server reads to see the client leave.
 		_ = rc.SetReadDeadline(time.Time{})
-		c.body = b
+		c.body, c.large = b, len(b.data) > keptScratch
 		return true
 	case err == errTooLarge:
 		return c.refuseUnread(telemetry.BodyTooLarge, bodyTooLarge(cfg.Limits.Body))

@@ -17,9 +17,20 @@ func (c *call) commit() {
 	if a.begun {
 		c.reportFirst()
 	}
+	c.dropBody() // no other attempt needs it
 	c.record.Status = a.status
 	if !c.out.open(a.status, c.fillHeader) {
 		c.record.Status = http.StatusOK // a heartbeat was first
+	}
+}
+
+// dropBody gives the body's memory back, to whoever still sends it.
+func (c *call) dropBody() {
+	if c.body != nil {
+		c.reader.Reset() // it points to the body
+		c.asked = nil
+		c.body.release()
+		c.body = nil
 	}
 }
 

@@ -44,6 +44,11 @@ type Config struct {
 	BodyTimeout  time.Duration // for a client to send its whole body
 	WriteTimeout time.Duration // for a client to take one write
 
+	// ServerIdle is how long endpoints keep idle connections at the least. One that was idle
+	// for longer, and breaks, may have been closed before it was used; one that was not
+	// breaks because its endpoint does. 0: any that is used again is suspect.
+	ServerIdle time.Duration
+
 	Router    string            // this gateway's identity; staggers its scrapes among its peers
 	Transport http.RoundTripper // to the endpoints of pools without one of their own; see NewTransport
 	Log       *slog.Logger

@@ -57,8 +57,8 @@ func (c *call) send(a flow.Action) {
 	c.dog.begin(a.Attempt, c.request.Stream, cancel)
 	defer c.dog.over()
 	watch := &c.lent.watch
-	request, again := c.upstreamRequest(watch.attach(ctx))
-	defer c.takeBack(request, again)
+	request, again := c.upstreamRequest(watch.attach(ctx, c.svc.cfg.ServerIdle))
+	defer c.takeBack(request, c.body, again)
 	resp, err := transport.RoundTrip(request)
 	if err != nil {
 		c.fail(c.blame(watch, err))
@@ -152,7 +152,7 @@ func newLent() *lent {
 }
 
 // takeBack ends the attempt's hold on the body and on what else was lent.
-func (c *call) takeBack(r *http.Request, again *rereader) {
+func (c *call) takeBack(r *http.Request, b *body, again *rereader) {
 	w := &c.lent.watch
 	_, told := r.Body.(*bodyReader)
 	switch {
@@ -160,9 +160,9 @@ func (c *call) takeBack(r *http.Request, again *rereader) {
 		again.end()
 	case told: // the transport closes it when it is done with it
 	case w.connected.Load() && !w.written.Load():
-		c.body.keep()
+		b.keep()
 	default:
-		c.body.giveBack()
+		b.giveBack()
 	}
 	if again == nil && w.through() {
 		clear(c.lent.header)

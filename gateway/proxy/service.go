@@ -73,6 +73,7 @@ type endpoint struct {
 	authorization []string             // header values; nil: no key
 	multiplexed   bool                 // calls share its connections, over HTTP/2
 	metrics       *telemetry.Endpoint
+	heard         *atomic.Int64 // when it was last reported alive, by the machine's clock
 	transport     http.RoundTripper
 	unpooled      http.RoundTripper
 }
@@ -129,7 +130,7 @@ func newEndpoint(p *pool, e discovery.Entry, placed flow.Placed) (*endpoint, err
 	out := &endpoint{
 		Endpoint: Endpoint{URL: e.URL, Key: p.keyOf(e)}, name: e.Name, pool: p,
 		slot: placed.Slot, generation: placed.Generation,
-		metrics: p.metrics.Endpoint(e.Name), transport: p.transport, unpooled: p.unpooled,
+		metrics: p.metrics.Endpoint(e.Name), heard: &atomic.Int64{}, transport: p.transport, unpooled: p.unpooled,
 	}
 	for i := range callRoutes {
 		u, err := url.Parse(e.URL + callRoutes[i].path)

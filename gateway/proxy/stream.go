@@ -10,6 +10,7 @@ import (
 
 	"kvasir/api"
 	"kvasir/gateway/attempt"
+	"kvasir/gateway/flow"
 	"kvasir/telemetry"
 )
 
@@ -151,8 +152,21 @@ func (c *call) look(p []byte) {
 		}
 	}
 	// A large event that is on its way is progress, too.
-	if c.dog.read(now, content || c.booked > 0) && content {
-		c.contentCame(now)
+	if !c.dog.read(now, content || c.booked > 0) || !content {
+		return
+	}
+	if c.answer.begun {
+		c.alive()
+	}
+	c.contentCame(now)
+}
+
+// alive reports, once in a while, that the endpoint sends: calls that wait there do not
+// wait in vain.
+func (c *call) alive() {
+	e, now := c.answer.endpoint, int64(c.g.clock())
+	if last := e.heard.Load(); now-last >= int64(flow.AliveEvery) && e.heard.CompareAndSwap(last, now) {
+		c.model.router.report(flow.Alive(e.slot, e.generation))
 	}
 }
 

@@ -116,27 +116,29 @@ func multiplexed(rt http.RoundTripper) bool {
 	return ok && t.Protocols != nil && !t.Protocols.HTTP1()
 }
 
-// staleWindow is how soon after sending a reused connection must break for the break to
-// be blamed on the connection: an endpoint that closes idle connections does so without
-// looking, and the answer to what it never read is a reset, within a round trip or once
-// its loop, which other work can block for a while, comes round to it. An endpoint that
-// has in fact died shows it to the next connection.
+// staleWindow is how soon after sending a connection that had been idle must break for the
+// break to be blamed on the connection: an endpoint that closes idle connections does so
+// without looking, and the answer to what it never read is a reset, once its loop, which
+// other work can block for a while, comes round to it. An endpoint that has in fact died
+// shows it to the next connection.
 const staleWindow = 2 * time.Second
 
 // connWatch sees what became of an attempt's connection. The transport reports from
 // goroutines of its own, which may outlast the attempt.
 type connWatch struct {
-	connected, reused, answered atomic.Bool
-	written                     atomic.Bool  // the transport reads the request's body no more
-	sent                        atomic.Int64 // when the request was written whole, in nanoseconds since start; 0: it was not
-	start                       time.Time
-	trace                       httptrace.ClientTrace
+	connected, answered atomic.Bool
+	idle                atomic.Bool  // the connection had been idle for as long as servers may close it after
+	written             atomic.Bool  // the transport reads the request's body no more
+	sent                atomic.Int64 // when the request was written whole, in nanoseconds since start; 0: it was not
+	start               time.Time
+	serverIdle          time.Duration
+	trace               httptrace.ClientTrace
 }
 
 func (w *connWatch) init() {
 	w.trace = httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) {
-			w.reused.Store(i.Reused)
+			w.idle.Store(i.Reused && i.WasIdle && i.IdleTime >= w.serverIdle)
 			w.connected.Store(true)
 		},
 		WroteRequest: func(i httptrace.WroteRequestInfo) {
@@ -149,8 +151,8 @@ func (w *connWatch) init() {
 	}
 }
 
-func (w *connWatch) attach(ctx context.Context) context.Context {
-	w.start = time.Now()
+func (w *connWatch) attach(ctx context.Context, serverIdle time.Duration) context.Context {
+	w.start, w.serverIdle = time.Now(), serverIdle
 	return httptrace.WithClientTrace(ctx, &w.trace)
 }
 
@@ -162,7 +164,7 @@ func (w *connWatch) through() bool {
 // reset readies the watch for another attempt.
 func (w *connWatch) reset() {
 	w.connected.Store(false)
-	w.reused.Store(false)
+	w.idle.Store(false)
 	w.answered.Store(false)
 	w.written.Store(false)
 	w.sent.Store(0)
@@ -179,7 +181,7 @@ func (w *connWatch) blame(err error) attempt.Outcome {
 		return attempt.ConnectFailed
 	case refusedStream(err):
 		return attempt.StaleConnection
-	case w.reused.Load() && !w.answered.Load() && w.soon():
+	case w.idle.Load() && !w.answered.Load() && w.soon():
 		return attempt.StaleConnection
 	default:
 		return attempt.Broken
