@@ -9,6 +9,8 @@ FUZZTIME  ?= 10s
 BENCH     ?= Pick$$|Relay|SSE|ReadBody
 BENCHTIME ?= 1s
 COUNT     ?= 1
+SOAK      ?= 10m
+FLOOD     ?= 60s
 
 # Modules of their own: what they need stays out of the product's go.sum.
 TEST_MODULES = $(patsubst %/go.mod,%,$(wildcard test/*/go.mod bench/*/go.mod))
@@ -31,7 +33,8 @@ demo: ## run four emulated engines, the gateway and light traffic
 .PHONY: test
 test: ## run all tests, those of modules of their own included
 	$(GO) test ./...
-	for module in $(filter-out $(INSTALLED),$(TEST_MODULES)); do (cd "$$module" && $(GO) test ./...); done
+	@# -count=1: they build the binary, which go's cache of results does not see.
+	for module in $(filter-out $(INSTALLED),$(TEST_MODULES)); do (cd "$$module" && $(GO) test -count=1 ./...); done
 
 .PHONY: race
 race: ## run all tests under the race detector (needs a C compiler)
@@ -65,6 +68,18 @@ bench: ## run the benchmarks of pick, relay and body (BENCH=. runs all), each CO
 .PHONY: bench-gateway
 bench-gateway: ## measure what the gateway costs beside ReverseProxy and nginx (ARGS=-quick)
 	bench/gateway/run $(ARGS)
+
+.PHONY: soak
+soak: ## random faults on both sides against the invariants, for SOAK (10m)
+	cd test/endurance && $(GO) run ./soak -for $(SOAK)
+
+.PHONY: flood
+flood: ## 2,000 streams with rude clients, for FLOOD (60s)
+	cd test/endurance && $(GO) run ./flood -for $(FLOOD)
+
+.PHONY: kill
+kill: ## kill engines and the gateway under load
+	cd test/endurance && $(GO) run ./kill
 
 .PHONY: test-real
 test-real: ## install llama.cpp's server and uvicorn, put kvasir before them

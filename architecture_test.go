@@ -96,7 +96,7 @@ var drawing = []room{
 
 // elsewhere lists top-level folders that hold no code of this module: documents, and
 // modules of their own.
-var elsewhere = []string{"artifacts", "bench", "docs", "examples", "test", "testdata", "tools"}
+var elsewhere = []string{"artifacts", "bench", "deploy", "docs", "examples", "test", "testdata", "tools"}
 
 // guests lists rooms that only some others may import. Tests may import anything.
 var guests = []struct {

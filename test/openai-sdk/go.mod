@@ -2,7 +2,11 @@ module kvasir/test/openai-sdk
 
 go 1.26.0
 
-require github.com/openai/openai-go/v3 v3.99.0
+require (
+	github.com/openai/openai-go/v3 v3.99.0
+	kvasir v0.0.0
+	kvasir/test/program v0.0.0
+)
 
 require (
 	github.com/coder/websocket v1.8.15 // indirect
@@ -10,4 +14,9 @@ require (
 	github.com/tidwall/match v1.1.1 // indirect
 	github.com/tidwall/pretty v1.2.1 // indirect
 	github.com/tidwall/sjson v1.2.5 // indirect
+)
+
+replace (
+	kvasir => ../..
+	kvasir/test/program => ../program
 )

@@ -1,0 +1,3 @@
+module kvasir/test/endurance
+
+go 1.26.0
