@@ -3,10 +3,10 @@
 // what an engine answers, and writes error envelopes and the list of models. What is known
 // of each grammar stands in one table (grammar.go).
 //
-// Nothing here builds a tree of a body: a Reader makes one strict pass over a request
-// and hashes its prompt on the way, ReadUpload steps over files, ReadChunk looks at the
-// few fields that tell content from preamble, and a BodyScanner finds the usage of an
-// answer of any size.
+// Nothing here builds a tree of a body: a Reader marks where strings end and where escapes
+// begin, makes one strict pass over a request and hashes its prompt on the way, ReadUpload
+// steps over files, ReadChunk looks at the few fields that tell content from preamble, and
+// a BodyScanner finds the usage of an answer of any size.
 package api
 
 // Unknown marks a count that nobody reported. It is not zero.

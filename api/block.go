@@ -16,11 +16,10 @@ func (r *Reader) block(depth int, inBlock bool) {
 	var room [keyBytes]byte
 	for more := p.open('}'); more; more = p.next('}') {
 		start := p.i
-		key := p.key()
+		name := p.name(&room)
 		if p.failed() {
 			return
 		}
-		name := decodedKey(key, &room)
 		if string(name) == "cache_control" {
 			p.readOnly(depth + 1)
 			continue
@@ -62,11 +61,11 @@ func (r *Reader) effort(f field) {
 	}
 	var room [keyBytes]byte
 	for more := p.open('}'); more; more = p.next('}') {
-		key := p.key()
+		name := p.name(&room)
 		if p.failed() {
 			return
 		}
-		if p.peek() == 'n' || string(decodedKey(key, &room)) != "effort" {
+		if p.peek() == 'n' || string(name) != "effort" {
 			p.readOnly(topDepth + 1)
 			continue
 		}
@@ -90,7 +89,7 @@ func (r *Reader) items() {
 	for more := p.open(']'); more; more = p.next(']') {
 		p.mark('m')
 		if p.peek() == '{' {
-			kind := memberOf(p.b, p.i, "type", &room)
+			kind := p.memberOf(p.i, "type", &room)
 			if kind == nil || string(kind) == "message" {
 				r.message()
 				continue

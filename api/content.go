@@ -54,14 +54,14 @@ func (r *Reader) partKind() partKind {
 		return otherwise
 	}
 	var room [keyBytes]byte
-	switch string(memberOf(p.b, p.i, "type", &room)) {
+	switch string(p.memberOf(p.i, "type", &room)) {
 	case "text", "input_text", "output_text":
 		return textual
 	case "image", "input_image", "image_url", "audio", "input_audio", "audio_url", "input_video", "video_url",
 		"input_file", "file", "image_generation_call", "computer_call_output":
 		return medium
 	case "document":
-		if r.row.typed && isPlainDocument(p.b, p.i) {
+		if r.row.typed && p.isPlainDocument(p.i) {
 			return structure
 		}
 		return medium
@@ -71,8 +71,8 @@ func (r *Reader) partKind() partKind {
 
 // memberOf returns the string that an object's member is, decoded where it is short, or
 // nil where it has none. It stops at the first member of that name.
-func memberOf(b []byte, i int, name string, room *[keyBytes]byte) []byte {
-	w := walk{b: b, i: i + 1}
+func (p *parser) memberOf(i int, name string, room *[keyBytes]byte) []byte {
+	w := walk{b: p.b, i: i + 1, marks: p.marks}
 	for {
 		key, ok := w.field()
 		if !ok {
@@ -85,9 +85,9 @@ func memberOf(b []byte, i int, name string, room *[keyBytes]byte) []byte {
 }
 
 // isPlainDocument reports whether the source of Anthropic's document at i is a text.
-func isPlainDocument(b []byte, i int) bool {
+func (p *parser) isPlainDocument(i int) bool {
 	var room [keyBytes]byte
-	w := walk{b: b, i: i + 1}
+	w := walk{b: p.b, i: i + 1, marks: p.marks}
 	for {
 		key, ok := w.field()
 		if !ok {
@@ -97,7 +97,7 @@ func isPlainDocument(b []byte, i int) bool {
 			w.value()
 			continue
 		}
-		return w.at() == '{' && string(memberOf(b, w.i, "type", &room)) == "text"
+		return w.at() == '{' && string(p.memberOf(w.i, "type", &room)) == "text"
 	}
 }
 
@@ -109,11 +109,11 @@ func (p *parser) textPart(depth int) {
 	}
 	var room [keyBytes]byte
 	for more := p.open('}'); more; more = p.next('}') {
-		key := p.key()
+		name := p.name(&room)
 		if p.failed() {
 			return
 		}
-		if p.peek() == '"' && string(decodedKey(key, &room)) == "text" {
+		if p.peek() == '"' && string(name) == "text" {
 			p.text()
 			continue
 		}

@@ -58,11 +58,10 @@ func (r *Reader) message() {
 	var seen [partCount]bool
 	var room [keyBytes]byte
 	for more := p.open('}'); more; more = p.next('}') {
-		key := p.key()
+		f := partOf(p.name(&room))
 		if p.failed() {
 			return
 		}
-		f := partOf(decodedKey(key, &room))
 		switch {
 		case f == noPart:
 			p.readOnly(fieldDepth)
@@ -113,7 +112,7 @@ func (r *Reader) part(f part) {
 // skip steps over a value without validating it and returns where it stands.
 func (p *parser) skip() Span {
 	start := p.i
-	end := skipValue(p.b, p.i)
+	end := skipValue(p.b, p.i, p.marks)
 	if end < 0 {
 		p.i = len(p.b)
 		p.fail("the end of a value")

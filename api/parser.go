@@ -1,12 +1,6 @@
 package api
 
-import (
-	"encoding/binary"
-	"math/bits"
-	"unicode/utf8"
-
-	"kvasir/internal/kvblock"
-)
+import "kvasir/internal/kvblock"
 
 // MaxDepth is how deep arrays and objects of a request may be nested.
 const MaxDepth = 256
@@ -30,6 +24,8 @@ type parser struct {
 	want string // what should have stood at b[i]; empty: no mistake yet
 	mute bool   // read only; write nothing
 	sink
+	marks marks      // of b; Read makes them
+	list  escapeList // of one string
 }
 
 // begin starts at the first byte of b that is not white space and writes to out.
@@ -64,7 +60,11 @@ func (p *parser) fail(want string) {
 
 func (p *parser) failed() bool { return p.want != "" }
 
-func (p *parser) space() { p.i = skipSpace(p.b, p.i) }
+func (p *parser) space() {
+	if p.peek() <= ' ' { // most bodies have none
+		p.i = skipSpace(p.b, p.i)
+	}
+}
 
 func (p *parser) peek() byte {
 	if p.i < len(p.b) {
@@ -111,19 +111,23 @@ func (p *parser) next(end byte) bool {
 	return false
 }
 
-// key reads a member's name and the colon, and returns what stands between the quotes.
-func (p *parser) key() []byte {
+// name reads a member's name and the colon, and returns the name without escapes. One
+// that has some and is too long to be looked for is returned as it is.
+func (p *parser) name(room *[keyBytes]byte) []byte {
 	start := p.i + 1
 	if p.peek() != '"' {
 		p.fail(fieldName)
 		return nil
 	}
-	p.quoted()
+	plain := p.quoted()
 	end := p.i - 1
 	if p.colon(); p.failed() {
 		return nil
 	}
-	return p.b[start:end]
+	if plain {
+		return p.b[start:end]
+	}
+	return decodedKey(p.b[start:end], room)
 }
 
 const fieldName = "a field's name"
@@ -138,79 +142,6 @@ func (p *parser) colon() {
 	}
 	p.i++
 	p.space()
-}
-
-// quoted reads a string, whose quote stands at p.i, and writes nothing.
-func (p *parser) quoted() {
-	for p.i++; ; {
-		p.i = plain(p.b, p.i)
-		if p.peek() != '\\' {
-			break
-		}
-		_, next := escape(p.b, p.i)
-		if next < 0 {
-			break
-		}
-		p.i = next
-	}
-	p.endString()
-}
-
-// text reads a string, whose quote stands at p.i, and writes what it stands for.
-func (p *parser) text() {
-	if p.mute {
-		p.quoted()
-		return
-	}
-	b, i, n, buf := p.b, p.i+1, p.n, &p.buf
-	for {
-		if n > len(buf)-slack {
-			p.n = n
-			p.flush()
-			n = 0
-		}
-		if i+8 <= len(b) {
-			x := binary.LittleEndian.Uint64(b[i:])
-			binary.LittleEndian.PutUint64(buf[n:], x)
-			m := special(x)
-			if m == 0 {
-				i += 8
-				n += 8
-				continue
-			}
-			k := bits.TrailingZeros64(m) >> 3
-			i += k
-			n += k
-		} else if i < len(b) && isPlain(b[i]) {
-			buf[n] = b[i]
-			i++
-			n++
-			continue
-		}
-		start := i
-		for n <= len(buf)-slack && i+1 < len(b) && b[i] == '\\' { // they come in rows where code is indented
-			c := escapes[b[i+1]]
-			if c == 0 {
-				break
-			}
-			buf[n] = c
-			i += 2
-			n++
-		}
-		if i > start {
-			continue
-		}
-		if i < len(b) && b[i] == '\\' {
-			if r, next := escape(b, i); next >= 0 {
-				n += utf8.EncodeRune(buf[n:], r)
-				i = next
-				continue
-			}
-		}
-		p.i, p.n = i, n
-		p.endString()
-		return
-	}
 }
 
 // endString steps over the quote at p.i, or says what is wrong where there is none.

@@ -110,6 +110,15 @@ func TestRead_Errors(t *testing.T) {
 	}
 }
 
+// TestRead_KnowsText: a prompt is validated later, but a control character does not make
+// text of fields, or fields of text.
+func TestRead_KnowsText(t *testing.T) {
+	var r Reader
+	if _, err := r.Read(Chat, []byte("{\"model\":\"m\",\"messages\":[\"a\n\",\n\"b\"]}")); err == nil {
+		t.Error("a string that a control character ends is read")
+	}
+}
+
 // TestPrompt_SameText lists bodies that are one prompt in other clothes.
 func TestPrompt_SameText(t *testing.T) {
 	first := `{"model":"m","cache_salt":"s","tools":[{"a":1}],"messages":[{"role":"user","content":"a\nb é \ud83d\ude00 / ` + strings.Repeat("x", 100) + `"},{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","tool_call_id":"1","content":"ok"}]}`
@@ -244,7 +253,7 @@ func TestReplaceModel(t *testing.T) {
 func TestRead_DoesNotAllocate(t *testing.T) {
 	var r Reader
 	var w kvblock.Writer
-	body := codeAndChat(64 << 10)
+	body := codeAndChat(64<<10, 1)
 	body = append([]byte(`{"cache_salt":"a\u0041","tools":[{"type":"function"}],`), body[1:]...)
 	if n := testing.AllocsPerRun(100, func() {
 		if _, err := r.Read(Chat, body); err != nil {

@@ -9,37 +9,12 @@ import (
 )
 
 // This file holds what every reader of JSON here shares: finding the end of a string or
-// of a value, eight bytes at a time or with the standard library's vectorised search.
+// of a value, and what an escape stands for. A Reader's strings end where its marks say.
 
 const (
 	ones  = 0x0101010101010101
 	highs = 0x8080808080808080
 )
-
-// special returns a word in which the lowest set bit lies in the first byte of x that
-// ends a plain run of a JSON string: a quote, a backslash or a control character. It
-// is zero where there is none. (Bytes above the first may be marked wrongly.)
-func special(x uint64) uint64 {
-	quote := x ^ ones*'"'
-	slash := x ^ ones*'\\'
-	return ((x - ones*0x20) | (quote - ones) | (slash - ones)) &^ x & highs
-}
-
-// plain returns the index of the first quote, backslash or control character of b at or
-// after i, or len(b).
-func plain(b []byte, i int) int {
-	for ; i+8 <= len(b); i += 8 {
-		if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
-			return i + bits.TrailingZeros64(m)>>3
-		}
-	}
-	for i < len(b) && isPlain(b[i]) {
-		i++
-	}
-	return i
-}
-
-func isPlain(c byte) bool { return c >= 0x20 && c != '"' && c != '\\' }
 
 // delimiter returns the index of the first quote or backslash of b in the words from i
 // to limit, or -1 where there is none.
@@ -79,18 +54,18 @@ func skipString(b []byte, i int) int {
 	}
 }
 
-// skipValue returns the index just past the value that begins at i, or -1 where b ends
-// first. It trusts the value to be well formed: where it is not, some index is
+// skipValue returns the index just past the value that begins at i, or -1 where it does
+// not end. m are the marks of b, or nil. It trusts the value to be well formed: where it is not, some index is
 // returned, and whoever relies on it must validate the piece.
-func skipValue(b []byte, i int) int {
+func skipValue(b []byte, i int, m marks) int {
 	if i >= len(b) {
 		return -1
 	}
 	switch b[i] {
 	case '"':
-		return skipString(b, i+1)
+		return m.skipString(b, i+1)
 	case '{', '[':
-		return skipNested(b, i)
+		return skipNested(b, i, m)
 	}
 	for i < len(b) && !endsScalar[b[i]] {
 		i++
@@ -98,11 +73,11 @@ func skipValue(b []byte, i int) int {
 	return i
 }
 
-func skipNested(b []byte, i int) int {
+func skipNested(b []byte, i int, m marks) int {
 	for depth := 0; i < len(b); {
 		switch b[i] {
 		case '"':
-			if i = skipString(b, i+1); i < 0 {
+			if i = m.skipString(b, i+1); i < 0 {
 				return -1
 			}
 			continue
@@ -112,6 +87,9 @@ func skipNested(b []byte, i int) int {
 			if depth--; depth == 0 {
 				return i + 1
 			}
+		case ',':
+			i = skipNumbers(b, i+1) // token ids, thousands of them
+			continue
 		}
 		i++
 	}

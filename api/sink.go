@@ -8,8 +8,10 @@ type sink struct {
 	out   *kvblock.Writer // nil: bytes are counted and dropped
 	total int             // bytes handed over
 	n     int
-	buf   [4096]byte
+	buf   [sinkBytes]byte
 }
+
+const sinkBytes = 4096
 
 // slack is how much room of the buffer is always free: any single write fits.
 const slack = 16
@@ -42,12 +44,24 @@ func (p *parser) put(c byte) {
 
 // mark writes a fence that no text can contain: 0xff never occurs in UTF-8.
 func (p *parser) mark(c byte) {
-	p.put(0xff)
-	p.put(c)
+	if p.mute {
+		return
+	}
+	p.reserve()
+	p.buf[p.n], p.buf[p.n+1] = 0xff, c
+	p.n += 2
 }
 
 func (p *parser) bytes(b []byte) {
 	if p.mute {
+		return
+	}
+	if len(b) >= len(p.buf) { // hashed where it lies
+		p.flush()
+		if p.out != nil {
+			_, _ = p.out.Write(b)
+		}
+		p.total += len(b)
 		return
 	}
 	for len(b) > 0 {

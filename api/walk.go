@@ -3,10 +3,11 @@ package api
 // walk steps through JSON that nobody has validated. It never fails and never reads
 // outside b: on anything that is not JSON it goes to the end and sets bad.
 type walk struct {
-	b    []byte
-	i    int
-	bad  bool
-	room [keyBytes]byte
+	b     []byte
+	i     int
+	bad   bool
+	marks marks // of b; nil where there are none
+	room  [keyBytes]byte
 }
 
 func (w *walk) stop() { w.bad, w.i = true, len(w.b) }
@@ -96,7 +97,7 @@ func (w *walk) element() bool {
 // value steps over a value and returns its bytes.
 func (w *walk) value() []byte {
 	w.at()
-	start, end := w.i, skipValue(w.b, w.i)
+	start, end := w.i, skipValue(w.b, w.i, w.marks)
 	if end <= start {
 		w.stop()
 		return nil

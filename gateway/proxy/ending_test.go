@@ -388,7 +388,7 @@ func TestHeldPreambleIsBooked(t *testing.T) {
 		inBubble(t, ordered(script, func(c *scripted.Call) { c.Stream(wholeStream("good")...) }), func(t *testing.T, r *rig) {
 			c := r.send(rawPost(chatPath, streamed))
 			time.Sleep(time.Second)
-			if held := r.gateway.State().BufferedBytes; held != int64(64<<10+len(preamble)) {
+			if held := r.gateway.State().BufferedBytes; held != int64(8<<10+len(preamble)) {
 				t.Errorf("%d bytes are booked", held)
 			}
 			readUntil(t, c, doneEvent)
@@ -397,7 +397,7 @@ func TestHeldPreambleIsBooked(t *testing.T) {
 	})
 	t.Run("no room", func(t *testing.T) {
 		s := ordered(script, func(c *scripted.Call) { c.Stream(wholeStream("wrong")...) })
-		s.config = func(c *proxy.Config) { c.Limits.Buffered = 64<<10 + 100 }
+		s.config = func(c *proxy.Config) { c.Limits.Buffered = 8<<10 + 100 }
 		inBubble(t, s, func(t *testing.T, r *rig) {
 			if a := r.post(chatPath, streamed); a.body != preamble+errorEvent+doneEvent || a.err != nil {
 				t.Errorf("got %q, %v", a.body, a.err)

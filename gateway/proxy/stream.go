@@ -156,16 +156,16 @@ func (c *call) look(p []byte) {
 		return
 	}
 	if c.answer.begun {
-		c.alive()
+		c.alive(now)
 	}
 	c.contentCame(now)
 }
 
 // alive reports, once in a while, that the endpoint sends: calls that wait there do not
 // wait in vain.
-func (c *call) alive() {
-	e, now := c.answer.endpoint, int64(c.g.clock())
-	if last := e.heard.Load(); now-last >= int64(flow.AliveEvery) && e.heard.CompareAndSwap(last, now) {
+func (c *call) alive(now time.Time) {
+	e, at := c.answer.endpoint, int64(now.Sub(c.g.epoch))
+	if last := e.heard.Load(); at-last >= int64(flow.AliveEvery) && e.heard.CompareAndSwap(last, at) {
 		c.model.router.report(flow.Alive(e.slot, e.generation))
 	}
 }
