@@ -1,5 +1,7 @@
 package tokenizer
 
+import "slices"
+
 // check refuses what is well formed and cannot be served.
 func (r *reader) check() error {
 	c := r.call
@@ -104,11 +106,9 @@ func (r *reader) chooseTool() error {
 		c.Tool = names[0]
 		return nil
 	}
-	for _, n := range names {
-		if n == name {
-			c.Tool = name
-			return nil
-		}
+	if slices.Contains(names, name) {
+		c.Tool = name
+		return nil
 	}
 	return badRequest("tool_choice", "The tool specified in `tool_choice` does not match any of the specified `tools`")
 }
