@@ -51,6 +51,9 @@ func (c *Call) describe(d describer) {
 	d.whole("attempts", c.Attempts)
 	d.whole("input_tokens_estimated", c.InputTokens)
 	d.seconds("e2e_seconds", c.E2E)
+	if c.Peer != "" {
+		d.text("peer", c.Peer)
+	}
 	if c.Client != "" {
 		d.text("client", c.Client)
 	}
@@ -62,6 +65,9 @@ func (c *Call) describe(d describer) {
 		d.text("endpoint", c.Endpoint)
 		d.text("policy", c.Policy)
 		d.seconds("pick_seconds", c.Pick)
+	}
+	if c.Tried != "" {
+		d.text("tried", c.Tried)
 	}
 	if c.TTFT > 0 {
 		d.seconds("ttft_seconds", c.TTFT)

@@ -59,6 +59,7 @@ func TestDocsCatalogueIsWhatIsRegistered(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	m := New(reg, "broken", "busy")
 	m.Configure(twoModels)
+	m.Built("v")
 	m.Pool(twoModels[0].Model, twoModels[0].Pools[0].Pool).Attempt("", 0, EndpointFailure, "broken")
 	reg.MustRegister(State(fullSnapshot))
 	families, err := reg.Gather()

@@ -39,6 +39,7 @@ type Metrics struct {
 	reloads   *prometheus.CounterVec
 	reloaded  prometheus.Gauge
 	reloadOK  prometheus.Gauge
+	build     *prometheus.GaugeVec
 	configure sync.Mutex // one Configure at a time
 	names     atomic.Pointer[names]
 }
@@ -101,6 +102,7 @@ func New(reg prometheus.Registerer, kinds ...string) *Metrics {
 		reloads:  reloadsTotal.counter(reg),
 		reloaded: reloadedSeconds.gauge(reg).WithLabelValues(),
 		reloadOK: reloadSuccessful.gauge(reg).WithLabelValues(),
+		build:    buildInfo.gauge(reg),
 	}
 	m.reloadOK.Set(1)
 	for _, result := range [...]string{"applied", "refused"} {
@@ -217,6 +219,9 @@ func (m *Metrics) Reloaded(applied bool) {
 	m.reloadOK.Set(oneIf(applied))
 	m.reloads.WithLabelValues(result).Inc()
 }
+
+// Built names the source that the program was built from.
+func (m *Metrics) Built(version string) { m.build.WithLabelValues(version).Set(1) }
 
 // Applied notes when the configuration in service was put there.
 func (m *Metrics) Applied(at time.Time) { m.reloaded.Set(float64(at.Unix())) }

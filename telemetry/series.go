@@ -55,6 +55,8 @@ var (
 		help: "Configurations read after the first one. applied: in service; refused: invalid, and the one before stays."}
 	reloadedSeconds = series{name: "kvasir_config_applied_timestamp_seconds", kind: "gauge", unit: "seconds",
 		help: "Unix time at which the configuration in service was applied."}
+	buildInfo = series{name: "kvasir_build_info", kind: "gauge", unit: "boolean", labels: []string{"version"},
+		help: "1, labelled with the source that the gateway was built from."}
 	reloadSuccessful = series{name: "kvasir_config_reload_successful", kind: "gauge", unit: "boolean",
 		help: "0 while the configuration that was read last was refused, and the one before is in service."}
 	retriesTotal = series{name: "kvasir_retries_total", kind: "counter", unit: "attempts", labels: byPool,
@@ -120,7 +122,7 @@ var (
 // catalog lists every series in the order of docs/metrics.md.
 var catalog = []*series{
 	&callsTotal, &attemptsTotal, &failuresTotal, &retriesTotal, &ejectionsTotal, &restartsTotal, &scrapesTotal,
-	&heartbeatsTotal, &reloadsTotal, &reloadedSeconds, &reloadSuccessful,
+	&heartbeatsTotal, &reloadsTotal, &reloadedSeconds, &reloadSuccessful, &buildInfo,
 	&refusalsTotal, &tokensTotal, &odditiesTotal,
 	&ttftSeconds, &itlSeconds, &tpotSeconds, &e2eSeconds, &normalizedSeconds, &pickSeconds,
 	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &discoveryAge, &signalAge,

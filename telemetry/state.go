@@ -67,7 +67,7 @@ type EndpointState struct {
 func State(snapshot func() Snapshot) prometheus.Collector {
 	c := &state{snapshot: snapshot, descs: map[*series]*prometheus.Desc{}}
 	for _, s := range catalog {
-		if s.kind == "gauge" && s != &reloadedSeconds && s != &reloadSuccessful {
+		if s.kind == "gauge" && s != &reloadedSeconds && s != &reloadSuccessful && s != &buildInfo {
 			c.descs[s] = s.desc()
 		}
 	}

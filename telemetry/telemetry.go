@@ -103,6 +103,7 @@ type Call struct {
 	Pool     string // pool of the last attempt; empty where there was none
 	Endpoint string // endpoint of the last attempt; empty where there was none
 	Policy   string // policy that picked it, kebab-case
+	Peer     string // the address that the client's connection comes from, without its port
 	Client   string // the client's configured name; empty where none is needed, or none was shown
 	Route    string // the route's pattern, such as /v1/chat/completions; never the client's own path
 
@@ -110,6 +111,7 @@ type Call struct {
 	Refusal  Refusal // NotRefused unless the gateway answered by itself
 	Status   int     // HTTP status sent to the client; 0: none was
 	Attempts int     // upstream calls made; 0 for a refused call
+	Tried    string  // the attempts before the last: endpoint and failure of each; empty: there were none
 	Stream   bool    // the answer was streamed
 
 	InputTokens  int  // prompt tokens as estimated for routing

@@ -23,7 +23,7 @@ hand it over, clients send it as bearer token or x-api-key.
 
 flags:
   -name NAME   the name in that line (client)
-  -hash        print the SHA-256 of the key on standard input instead
+  -hash        print the SHA-256 of the key on the first line of standard input instead
 
 example:
   kvasir key -name search-team
@@ -80,10 +80,12 @@ func newKey() string {
 // maxKey bounds a key in bytes; a header carries it.
 const maxKey = 16 << 10
 
-// hashKey prints the hash of the key on stdin, whose line end is none of it.
+// hashKey prints the hash of the key on the first line of stdin: what kvasir key has written
+// to a file has another one.
 func hashKey(stdin io.Reader, env environment) int {
 	data, err := io.ReadAll(io.LimitReader(stdin, maxKey+3))
-	key := strings.TrimRight(string(data), "\r\n")
+	key, _, _ := strings.Cut(string(data), "\n")
+	key = strings.TrimSuffix(key, "\r")
 	switch {
 	case err != nil:
 		err = fmt.Errorf("cannot read the key: %w", err)

@@ -29,6 +29,7 @@ var commands = []command{
 	{"serve", "run the gateway of a configuration file", runServe},
 	{"config", "check a configuration file, or print an example or the schema", runConfig},
 	{"key", "make a client's key, or hash one", runKey},
+	{"version", "say which source this binary was built from", runVersion},
 	{"engine", "run one emulated engine behind vLLM's HTTP API", runEngine},
 }
 
@@ -51,6 +52,8 @@ func run(ctx context.Context, env environment, args []string) int {
 	case "help", "-h", "-help", "--help":
 		usage(env.stdout)
 		return 0
+	case "-version", "--version":
+		return runVersion(ctx, env, nil)
 	}
 	for _, c := range commands {
 		if c.name == args[0] {

@@ -39,6 +39,7 @@ type node struct {
 	stopWatch   context.CancelFunc
 	watched     chan struct{}
 
+	started  *config.Config // with which the process began
 	applying sync.Mutex
 	config   *config.Config // in service; guarded by applying
 }
@@ -56,7 +57,7 @@ func startNode(c *config.Config, o nodeOptions) (*node, error) {
 	if c.Seed == 0 {
 		c.Seed = uint64(time.Now().UnixNano())
 	}
-	n := &node{failed: make(chan error, 2), watched: make(chan struct{}), log: o.log, level: o.level, config: c}
+	n := &node{failed: make(chan error, 2), watched: make(chan struct{}), log: o.log, level: o.level, started: c, config: c}
 	registry := prometheus.NewRegistry()
 	n.metrics = telemetry.New(registry, attempt.Failures()...)
 	cfg, err := n.gatewayConfig(c)
@@ -67,6 +68,7 @@ func startNode(c *config.Config, o nodeOptions) (*node, error) {
 		return nil, err
 	}
 	n.metrics.Applied(time.Now())
+	n.metrics.Built(buildVersion())
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		telemetry.State(n.gateway.State))
 

@@ -36,7 +36,7 @@ func (n *node) apply(c *config.Config) error {
 	if n.level != nil {
 		n.level.Set(logLevel(c))
 	}
-	if keys := needRestart(n.config, c); len(keys) > 0 {
+	if keys := needRestart(n.started, c); len(keys) > 0 {
 		n.log.Warn("some changes take effect with a restart only", "keys", strings.Join(keys, ", "))
 	}
 	n.config = c

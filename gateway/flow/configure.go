@@ -125,7 +125,9 @@ func (m *Machine) join(now mono.Time, p *pool, ec Endpoint) selection.Slot {
 		m.state = append(m.state, endpointState{})
 	}
 	m.state[slot] = endpointState{pool: p, revision: ec.Revision, newest: none}
-	m.refresh(now, slot)
+	if now.Duration() >= m.health.SlowStart { // at the start all are new, also those that are found a little later
+		m.refresh(now, slot)
+	}
 	return slot
 }
 

@@ -469,10 +469,11 @@ func TestF40_SlowStart(t *testing.T) {
 		c.Health = health.Default()
 		m := New(c)
 		c.Pools[0].Endpoints = append(c.Pools[0].Endpoints, Endpoint{Name: "new", Weight: 1})
-		m.Reconfigure(1, c)
+		start := mono.Time(time.Hour)
+		m.Reconfigure(start, c)
 		const calls = 20000
 		got := 0
-		now := mono.Time(time.Duration(seconds) * time.Second)
+		now := start.Add(time.Duration(seconds) * time.Second)
 		for i := range calls {
 			now++
 			a := only(t, m.Step(now, Arrive(request(i+1))))

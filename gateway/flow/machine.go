@@ -132,9 +132,6 @@ func New(c Config) *Machine {
 		silenceAt: mono.Never, recallAt: mono.Never, wakeAt: mono.Never,
 	}
 	m.configure(0, c)
-	for slot := range m.state {
-		m.state[slot].fresh = false // beside nobody who is not
-	}
 	return m
 }
 

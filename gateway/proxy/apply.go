@@ -147,6 +147,16 @@ func (g *Gateway) fit(m, former *model) error {
 		}
 	}
 	var failed error
+	var joined []*endpoint
+	first := m.core.router == nil // all of a model's endpoints join it with its configuration
+	defer func() {
+		if first {
+			return
+		}
+		for _, e := range joined {
+			g.log.Info("endpoint has joined", "model", m.Name, "pool", e.pool.name, "endpoint", e.name, "url", e.URL)
+		}
+	}()
 	place := func(placed []flow.Placed) {
 		endpoints := slices.Clone(*m.core.endpoints.Load())
 		for _, x := range placed {
@@ -159,6 +169,9 @@ func (g *Gateway) fit(m, former *model) error {
 			for len(endpoints) <= int(x.Slot) {
 				endpoints = append(endpoints, nil)
 			}
+			if former := endpoints[x.Slot]; former == nil || former.generation != x.Generation {
+				joined = append(joined, e)
+			}
 			e.keepTransport(endpoints[x.Slot])
 			endpoints[x.Slot] = e
 		}
@@ -166,7 +179,7 @@ func (g *Gateway) fit(m, former *model) error {
 	}
 	if m.core.router == nil {
 		machine := flow.New(cfg)
-		m.core.router = newRouter(machine, g.clock, func(a flow.Action) { g.notice(m.core, a) })
+		m.core.router = newRouter(machine, g.clock, m.core.endpoint, func(a flow.Action, e *endpoint) { g.notice(m.core, a, e) })
 		place(machine.Placement(cfg))
 		return failed
 	}
@@ -220,11 +233,7 @@ func (g *Gateway) joined(c *core, name string, entries []discovery.Entry) {
 }
 
 // notice writes what has become of an endpoint.
-func (g *Gateway) notice(c *core, a flow.Action) {
-	e := c.endpoint(a.Slot)
-	if e == nil {
-		return
-	}
+func (g *Gateway) notice(c *core, a flow.Action, e *endpoint) {
 	level, what := slog.LevelInfo, ""
 	var more []slog.Attr
 	switch a.Kind {

@@ -106,10 +106,18 @@ func (c *call) begin(g *Gateway, s *service, w http.ResponseWriter, rc *http.Res
 		c.id = g.newRequestID(n)
 	}
 	c.request = selection.Request{ID: selection.CallID(n)}
-	c.record = telemetry.Call{ID: c.id, Route: rt.path}
+	c.record = telemetry.Call{ID: c.id, Route: rt.path, Peer: peerOf(r)}
 	tellRequestID(w.Header(), rt.grammar, c.id)
 	c.out.reset(c.request.ID, w, rc, s.cfg.WriteTimeout)
 	c.out.readyNow() // a 100 Continue comes first
+}
+
+// peerOf returns the address that a request's connection comes from.
+func peerOf(r *http.Request) string {
+	if i := strings.LastIndexByte(r.RemoteAddr, ':'); i > 0 {
+		return strings.Trim(r.RemoteAddr[:i], "[]")
+	}
+	return r.RemoteAddr
 }
 
 // end accounts for the call exactly once, on every path, a panic's included: that one
@@ -301,6 +309,10 @@ func (c *call) place() {
 // await reports a failed attempt and waits for the machine's word on it, or for the
 // client to leave.
 func (c *call) await(a flow.Action) (flow.Action, bool) {
+	if c.record.Tried != "" {
+		c.record.Tried += ", "
+	}
+	c.record.Tried += c.answer.endpoint.name + " " + c.answer.outcome.String()
 	c.model.router.report(c.ending(flow.Usage{}))
 	select {
 	case next := <-c.word:

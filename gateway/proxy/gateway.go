@@ -182,7 +182,7 @@ func (g *Gateway) Ready() (bool, string) {
 			}
 		}
 	}
-	return false, "no model has an endpoint in rotation"
+	return false, "no model has an endpoint that takes calls"
 }
 
 // newRequestID returns an id for a call whose client brought none.

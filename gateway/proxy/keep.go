@@ -149,7 +149,7 @@ func (g *Gateway) sink(key keptKey, e *endpoint, clean *bool) observe.Sink {
 			return
 		}
 		if !failing {
-			g.log.Warn("scrape failed", "model", key.core.name, "endpoint", e.name, "error", err.Error())
+			g.log.Warn("scrape failed", "model", key.core.name, "pool", e.pool.name, "endpoint", e.name, "error", err.Error())
 		}
 		failing = true
 	}
@@ -161,7 +161,7 @@ func (g *Gateway) heard(key keptKey, e *endpoint) func(bool, error) {
 	return func(ok bool, err error) {
 		key.core.router.health(key.slot, key.generation, ok)
 		if !ok && !failing {
-			g.log.Warn("health path fails", "model", key.core.name, "endpoint", e.name, "error", err.Error())
+			g.log.Warn("health path fails", "model", key.core.name, "pool", e.pool.name, "endpoint", e.name, "error", err.Error())
 		}
 		failing = !ok
 	}

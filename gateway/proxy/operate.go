@@ -89,6 +89,7 @@ func (g *Gateway) operations(mux *http.ServeMux, t token, reload func() error) {
 				refuseOperation(w, status, err)
 				return
 			}
+			g.log.Info("an operator's word", "path", path, "model", op.Model, "pool", op.Pool, "endpoint", op.Endpoint, "url", op.URL, "peer", peerOf(r))
 			writeJSON(w, http.StatusOK, []byte("{\"ok\":true}\n"))
 		})))
 	}

@@ -15,16 +15,22 @@ import (
 // that the machine may have a word for. The clock is read inside the lock, so that the
 // machine's time never goes backwards.
 type router struct {
-	clock func() mono.Time
-	tell  func(flow.Action) // hears of what becomes of endpoints, outside the lock
+	clock  func() mono.Time
+	lookup func(selection.Slot) *endpoint // who has a slot now
+	tell   func(flow.Action, *endpoint)   // hears of what becomes of an endpoint, outside the lock
 
 	mu      sync.Mutex
 	machine *flow.Machine
 	calls   []*call     // those that the machine holds, by their tickets' index
 	timer   *time.Timer // of the machine's wake-up
-	later   []flow.Action
+	later   []notice
 	recalls []recall // to be carried out outside the lock, as later is
 	closed  bool
+}
+
+type notice struct {
+	flow.Action
+	endpoint *endpoint
 }
 
 type recall struct {
@@ -33,8 +39,8 @@ type recall struct {
 	attempt int
 }
 
-func newRouter(m *flow.Machine, clock func() mono.Time, tell func(flow.Action)) *router {
-	r := &router{machine: m, clock: clock, tell: tell}
+func newRouter(m *flow.Machine, clock func() mono.Time, lookup func(selection.Slot) *endpoint, tell func(flow.Action, *endpoint)) *router {
+	r := &router{machine: m, clock: clock, lookup: lookup, tell: tell}
 	r.timer = time.AfterFunc(time.Hour, r.wake)
 	r.timer.Stop()
 	return r
@@ -115,10 +121,10 @@ func (r *router) reconfigure(c flow.Config, place func([]flow.Placed)) {
 	r.mu.Lock()
 	defer r.unlock()
 	placed, actions := r.machine.Reconfigure(r.clock(), c)
-	place(placed)
-	for _, a := range actions {
+	for _, a := range actions { // what is said of a slot is said of who has it still
 		r.do(a)
 	}
+	place(placed)
 }
 
 // close stops the timer. Calls that are still waiting hear nothing more.
@@ -151,8 +157,8 @@ func (r *router) unlock() {
 	for _, x := range recalls {
 		x.dog.abort(x.call, x.attempt, attempt.Recalled)
 	}
-	for _, a := range later {
-		r.tell(a)
+	for _, n := range later {
+		r.tell(n.Action, n.endpoint)
 	}
 }
 
@@ -178,6 +184,8 @@ func (r *router) do(a flow.Action) {
 		}
 		c.word <- a // capacity 1, and each word is sent once
 	default:
-		r.later = append(r.later, a)
+		if e := r.lookup(a.Slot); e != nil && e.generation == a.Generation {
+			r.later = append(r.later, notice{a, e})
+		}
 	}
 }

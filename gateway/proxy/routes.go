@@ -89,6 +89,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if size := headerSize(r); size > s.cfg.Limits.Headers && s.cfg.Limits.Headers > 0 {
 		answerUnread(w, rc, r)
 		w.Header().Set("Connection", "close")
+		tellRequestID(w.Header(), grammarOf(r), g.newRequestID(g.lastCall.Add(1)))
 		g.reject(w, r, telemetry.BadRequest, headerTooLarge(size, s.cfg.Limits.Headers))
 		_ = rc.Flush()
 		takeUnread(r)
@@ -101,6 +102,11 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = rc.SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
 	answerUnread(w, rc, r) // whatever is answered below, the body is not read
 	defer takeUnread(r)
+	id := r.Header.Get("X-Request-Id")
+	if !usableRequestID(id) {
+		id = g.newRequestID(g.lastCall.Add(1))
+	}
+	tellRequestID(w.Header(), grammarOf(r), id)
 	name, one := strings.CutPrefix(path, modelsPath+"/")
 	_, known := s.cfg.Access.admit(r)
 	switch {
@@ -147,12 +153,8 @@ func wrongMethod(w http.ResponseWriter, r *http.Request, allowed string) api.Err
 
 // reject answers what is not a call.
 func (g *Gateway) reject(w http.ResponseWriter, r *http.Request, kind telemetry.Refusal, e api.Error) {
-	id := r.Header.Get("X-Request-Id")
-	if !usableRequestID(id) {
-		id = g.newRequestID(g.lastCall.Add(1))
-	}
+	id := w.Header().Get("X-Request-Id")
 	e.RequestID = id
-	tellRequestID(w.Header(), grammarOf(r), id)
 	g.metrics.Call(&telemetry.Call{ID: id, Route: "none", Outcome: telemetry.Refused, Refusal: kind, Status: e.Status})
 	writeJSON(w, e.Status, api.AppendError(nil, grammarOf(r), e))
 }

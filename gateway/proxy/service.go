@@ -41,7 +41,13 @@ type core struct {
 
 // endpoint returns the endpoint that has the slot. An action's slot keeps its endpoint as
 // long as the action's call is charged to it.
-func (c *core) endpoint(slot selection.Slot) *endpoint { return (*c.endpoints.Load())[slot] }
+func (c *core) endpoint(slot selection.Slot) *endpoint {
+	all := *c.endpoints.Load()
+	if int(slot) >= len(all) {
+		return nil
+	}
+	return all[slot]
+}
 
 // membership is who belongs to a pool: what its configuration lists and its sources find,
 // and what an operator has said at run time.
@@ -156,7 +162,7 @@ func newEndpoint(p *pool, e discovery.Entry, placed flow.Placed) (*endpoint, err
 }
 
 // keyOf returns the key of an endpoint: its own where the configuration lists it, else
-// that of the pool.
+// that of what is found, else the one that all endpoints have which are listed.
 func (p *pool) keyOf(e discovery.Entry) string {
 	if e.Origin.Kind == discovery.KindStatic {
 		for _, listed := range p.Endpoints {
@@ -165,5 +171,13 @@ func (p *pool) keyOf(e discovery.Entry) string {
 			}
 		}
 	}
-	return p.Key
+	if p.Key != "" || len(p.Endpoints) == 0 {
+		return p.Key
+	}
+	for _, listed := range p.Endpoints {
+		if listed.Key != p.Endpoints[0].Key {
+			return ""
+		}
+	}
+	return p.Endpoints[0].Key
 }

@@ -127,6 +127,9 @@ func (s *Set) begin(sources []Source) ([]*list, chan struct{}, error) {
 			*l = *before[i]
 			l.outdated, l.spoken, l.warned = false, false, ""
 		}
+		if fixed, ok := source.(static); ok { // what it will say is known, and what it said is not to be told again
+			l.endpoints, l.spoken, l.err, l.clean = fixed, true, nil, time.Now()
+		}
 		lists = append(lists, l)
 	}
 	s.lists = slices.Clone(lists)
