@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -82,11 +85,16 @@ func startNode(c *config.Config, o nodeOptions) (*node, error) {
 	}
 	n.dataAddr, n.adminAddr = dataListener.Addr().String(), adminListener.Addr().String()
 
-	errorLog := slog.NewLogLogger(o.log.Handler(), slog.LevelDebug)
+	errorLog := log.New(serverLog{o.log}, "", 0)
 	n.data = &http.Server{
 		Handler: n.gateway, BaseContext: n.gateway.BaseContext, ErrorLog: errorLog,
 		ReadHeaderTimeout: c.Client.HeaderTimeout, IdleTimeout: c.Client.IdleTimeout, MaxHeaderBytes: headerSlack * int(c.Limits.Headers),
-		Protocols: protocols(c), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: streamsPerConnection},
+		DisableGeneralOptionsHandler: true, // it would answer whoever asks
+		Protocols:                    protocols(c), HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: streamsPerConnection,
+			// A connection that takes no byte holds up all of its calls.
+			WriteByteTimeout: c.Client.WriteTimeout, SendPingTimeout: c.Client.IdleTimeout / 2, PingTimeout: pingTimeout,
+		},
 	}
 	n.admin = &http.Server{
 		Handler: n.gateway.Admin(proxy.AdminConfig{
@@ -116,6 +124,9 @@ const headerSlack = 4
 // streamsPerConnection bounds the calls of one HTTP/2 connection.
 const streamsPerConnection = 1000
 
+// pingTimeout is how long an HTTP/2 client that says nothing has to answer a ping.
+const pingTimeout = 15 * time.Second
+
 // protocols says what the data listener speaks: HTTP/2 by ALPN with TLS, by prior
 // knowledge without.
 func protocols(c *config.Config) *http.Protocols {
@@ -144,6 +155,19 @@ func (n *node) listen(c *config.Config) (net.Listener, error) {
 		cfg.NextProtos = []string{"h2", "http/1.1"}
 	}
 	return tls.NewListener(l, cfg), nil
+}
+
+// serverLog takes what net/http's server has to say: a handler's panic is a fault of this
+// program, the rest are clients' mistakes.
+type serverLog struct{ log *slog.Logger }
+
+func (l serverLog) Write(p []byte) (int, error) {
+	level := slog.LevelDebug
+	if bytes.Contains(p, []byte("panic serving")) {
+		level = slog.LevelError
+	}
+	l.log.Log(context.Background(), level, strings.TrimSpace(string(p)))
+	return len(p), nil
 }
 
 func (n *node) run(s *http.Server, l net.Listener) {

@@ -87,3 +87,22 @@ func TestAccess_RefusalDoesNotWaitForTheBody(t *testing.T) {
 		t.Errorf("status %d, %v", a.status, a.header)
 	}
 }
+
+// Who has no key takes no room from who has.
+func TestAccess_StrangersTakeNoRoom(t *testing.T) {
+	s := withKeys(ordered(good))
+	keys := s.config
+	s.config = func(c *proxy.Config) { keys(c); c.Limits.Calls = 5 }
+	r := newRig(t, s)
+	defer r.close()
+	for range 10 {
+		c := r.send("POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nContent-Length: 100\r\n\r\n{")
+		defer closeAll(t, c)
+		if a := readAnswer(t, c); a.status != 401 {
+			t.Fatalf("status %d", a.status)
+		}
+	}
+	if a := r.post(chatPath, unstreamed, "X-Api-Key: "+clientKey); a.status != 200 {
+		t.Errorf("status %d, %s", a.status, a.body)
+	}
+}

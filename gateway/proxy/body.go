@@ -63,9 +63,16 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, all *room, co
 	if len(codings) == 0 {
 		err = b.fill(src, length, limit)
 	} else {
-		d := decode(src, codings)
-		if err = b.fill(d, -1, limit); err != nil && d.source.err != nil {
+		d := decode(src, codings, limit)
+		if err = b.fill(d, -1, limit); err == nil {
+			err = d.rest()
+		}
+		switch {
+		case err == nil:
+		case d.source.err != nil:
 			err = d.source.err
+		case errors.Is(err, errTooLarge):
+			err = errTooLarge
 		}
 		d.close()
 	}
@@ -102,12 +109,12 @@ func (b *body) fill(src io.Reader, length, limit int64) error {
 		n, err := src.Read(space)
 		b.data = b.buffer.bytes[:len(b.data)+n]
 		switch {
+		case int64(len(b.data)) > limit:
+			return errTooLarge
 		case err == io.EOF:
 			return nil
 		case err != nil:
 			return err
-		case int64(len(b.data)) > limit:
-			return errTooLarge
 		}
 	}
 }

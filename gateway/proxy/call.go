@@ -43,9 +43,10 @@ type call struct {
 	answer answer // of the running attempt
 	booked int64  // what the stream's reader is booked to hold of an event
 
-	large  bool // its body was
-	abort  bool // the connection to the client must not end cleanly
-	leaked bool // the answer quotes its endpoint's key: it was cut before that
+	counted bool // among the calls in flight
+	large   bool // its body was
+	abort   bool // the connection to the client must not end cleanly
+	leaked  bool // the answer quotes its endpoint's key: it was cut before that
 
 	*scratch
 }
@@ -80,7 +81,6 @@ func (g *Gateway) serve(s *service, w http.ResponseWriter, rc *http.ResponseCont
 	c := g.kept.Get().(*call)
 	c.begin(g, s, w, rc, r, rt)
 	defer c.end()
-	inFlight := g.calls.Add(1)
 	client, known := s.cfg.Access.admit(r)
 	if !known {
 		w.Header().Set("Www-Authenticate", "Bearer")
@@ -88,7 +88,9 @@ func (g *Gateway) serve(s *service, w http.ResponseWriter, rc *http.ResponseCont
 		return
 	}
 	c.record.Client = client
-	if inFlight > int64(s.cfg.Limits.Calls) {
+	c.counted = true
+	if g.calls.Add(1) > int64(s.cfg.Limits.Calls) {
+		c.uncount() // who is refused takes no room while the rest of its body comes
 		c.refuseUnread(telemetry.TooManyCalls, tooManyCalls(s.cfg.Limits.Calls))
 		return
 	}
@@ -108,7 +110,7 @@ func (c *call) begin(g *Gateway, s *service, w http.ResponseWriter, rc *http.Res
 	c.request = selection.Request{ID: selection.CallID(n)}
 	c.record = telemetry.Call{ID: c.id, Route: rt.path, Peer: peerOf(r)}
 	tellRequestID(w.Header(), rt.grammar, c.id)
-	c.out.reset(c.request.ID, w, rc, s.cfg.WriteTimeout)
+	c.out.reset(c.request.ID, w, rc, s.cfg.WriteTimeout, r.ProtoMajor > 1)
 	c.out.readyNow() // a 100 Continue comes first
 }
 
@@ -146,12 +148,20 @@ func (c *call) end() {
 	if c.svc.cfg.LogCalls {
 		telemetry.LogCall(c.ctx, g.log, &c.record)
 	}
-	g.calls.Add(-1) // in flight until accounted for
+	c.uncount() // in flight until accounted for
 	abort := c.abort
 	c.forget(big)
 	g.kept.Put(c)
 	if abort {
 		panic(http.ErrAbortHandler)
+	}
+}
+
+// uncount ends the call's count among those in flight.
+func (c *call) uncount() {
+	if c.counted {
+		c.counted = false
+		c.g.calls.Add(-1)
 	}
 }
 

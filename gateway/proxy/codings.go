@@ -1,10 +1,11 @@
 package proxy
 
 import (
-	"bytes"
+	"bufio"
 	"compress/flate"
 	"compress/gzip"
 	"compress/zlib"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -66,6 +67,7 @@ func codingsOf(values []string) ([]string, error) {
 type decoded struct {
 	io.Reader
 	source *failing
+	layers []*late // the outermost coding first
 	used   []usedDecoder
 }
 
@@ -89,17 +91,63 @@ func (f *failing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decode takes the codings off src, the last one applied first. Close it.
-func decode(src io.Reader, names []string) *decoded {
+// decode takes the codings off src, the last one applied first. What a coding becomes that
+// has another one in it may have no more than limit bytes. Close it.
+func decode(src io.Reader, names []string, limit int64) *decoded {
 	d := &decoded{source: &failing{Reader: src}}
 	d.Reader = d.source
 	for i := len(names) - 1; i >= 0; i-- {
 		pool := codings[names[i]]
 		dec := pool.Get().(decoder)
 		d.used = append(d.used, usedDecoder{dec, pool})
-		d.Reader = &late{decoder: dec, src: d.Reader, name: names[i]}
+		layer := &late{decoder: dec, src: d.Reader, name: names[i]}
+		d.layers = append(d.layers, layer)
+		d.Reader = layer
+		if i > 0 {
+			d.Reader = &bounded{layer, limit}
+		}
 	}
 	return d
+}
+
+// rest reports an error where bytes stand behind the end of a coding: what they are is not
+// known, and as long as they come the request has not ended.
+func (d *decoded) rest() error {
+	for _, l := range d.layers {
+		src := l.src
+		if ahead, ok := l.decoder.(interface{ behind() io.Reader }); ok {
+			src = ahead.behind()
+		}
+		var one [1]byte
+		for {
+			n, err := src.Read(one[:])
+			switch {
+			case n > 0:
+				return &errCoding{l.name, errors.New("there are bytes behind its end")}
+			case err == io.EOF:
+			case err != nil:
+				return err
+			default:
+				continue
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// bounded is a reader that gives no more than so many bytes.
+type bounded struct {
+	io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errTooLarge
+	}
+	return n, err
 }
 
 // close gives the decoders back.
@@ -180,32 +228,39 @@ func (d *zstdDecoder) done()                   { _ = d.Reset(nil) }
 // some clients send under it.
 type deflateDecoder struct {
 	io.Reader
+	buf       *bufio.Reader // what is left in it stands behind the coding's end
 	zlib, raw io.ReadCloser
 }
 
 func (d *deflateDecoder) reset(r io.Reader) error {
-	var head [2]byte
-	n, err := io.ReadFull(r, head[:])
-	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
+	if d.buf == nil {
+		d.buf = bufio.NewReader(r)
+	} else {
+		d.buf.Reset(r)
+	}
+	head, err := d.buf.Peek(2)
+	if err != nil && err != io.EOF {
 		return err
 	}
-	src := io.MultiReader(bytes.NewReader(head[:n]), r)
-	if n == 2 && head[0]&0x0f == 8 && (uint(head[0])<<8|uint(head[1]))%31 == 0 {
+	if len(head) == 2 && head[0]&0x0f == 8 && (uint(head[0])<<8|uint(head[1]))%31 == 0 {
+		err = nil
 		if d.zlib == nil {
-			d.zlib, err = zlib.NewReader(src)
+			d.zlib, err = zlib.NewReader(d.buf)
 		} else {
-			err = d.zlib.(zlib.Resetter).Reset(src, nil)
+			err = d.zlib.(zlib.Resetter).Reset(d.buf, nil)
 		}
 		d.Reader = d.zlib
 		return err
 	}
 	if d.raw == nil {
-		d.raw = flate.NewReader(src)
-	} else if err := d.raw.(flate.Resetter).Reset(src, nil); err != nil {
+		d.raw = flate.NewReader(d.buf)
+	} else if err := d.raw.(flate.Resetter).Reset(d.buf, nil); err != nil {
 		return err
 	}
 	d.Reader = d.raw
 	return nil
 }
+
+func (d *deflateDecoder) behind() io.Reader { return d.buf }
 
 func (d *deflateDecoder) done() {}

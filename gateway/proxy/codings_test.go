@@ -13,6 +13,7 @@ import (
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 
+	"kvasir/gateway/proxy"
 	"kvasir/internal/testkit/scripted"
 )
 
@@ -97,16 +98,21 @@ func TestF65_WhatIsNoSoundCodingIsRefusedClearly(t *testing.T) {
 		status int
 		code   string
 	}{
-		"unknown":         {"lzma", []byte(unstreamed), 415, "unsupported_content_encoding"},
-		"one unknown":     {"gzip, lzma", []byte(unstreamed), 415, "unsupported_content_encoding"},
-		"too many":        {"gzip, gzip, gzip", encode(t, []byte(unstreamed), "gzip", "gzip", "gzip"), 415, "unsupported_content_encoding"},
-		"wrong label":     {"gzip", whole, 400, "bad_content_encoding"},
-		"no such bytes":   {"br", []byte(unstreamed), 400, "bad_content_encoding"},
-		"cut":             {"zstd", whole[:len(whole)-3], 400, "bad_content_encoding"},
-		"empty":           {"gzip", nil, 400, "bad_content_encoding"},
-		"bomb":            {"gzip", bomb, 413, "body_too_large"},
-		"bomb in a bomb":  {"gzip, gzip", nested, 413, "body_too_large"},
-		"wrong, unmarked": {"", encode(t, []byte(unstreamed), "gzip"), 400, ""},
+		"unknown":                   {"lzma", []byte(unstreamed), 415, "unsupported_content_encoding"},
+		"one unknown":               {"gzip, lzma", []byte(unstreamed), 415, "unsupported_content_encoding"},
+		"too many":                  {"gzip, gzip, gzip", encode(t, []byte(unstreamed), "gzip", "gzip", "gzip"), 415, "unsupported_content_encoding"},
+		"wrong label":               {"gzip", whole, 400, "bad_content_encoding"},
+		"no such bytes":             {"br", []byte(unstreamed), 400, "bad_content_encoding"},
+		"cut":                       {"zstd", whole[:len(whole)-3], 400, "bad_content_encoding"},
+		"empty":                     {"gzip", nil, 400, "bad_content_encoding"},
+		"bomb":                      {"gzip", bomb, 413, "body_too_large"},
+		"bomb in a bomb":            {"gzip, gzip", nested, 413, "body_too_large"},
+		"bytes behind it, deflate":  {"deflate", append(encode(t, []byte(unstreamed), "deflate"), "junk"...), 400, "bad_content_encoding"},
+		"bytes behind it, gzip":     {"gzip", append(encode(t, []byte(unstreamed), "gzip"), "junk"...), 400, "bad_content_encoding"},
+		"bytes behind an inner one": {"deflate, gzip", encode(t, append(encode(t, []byte(unstreamed), "deflate"), "junk"...), "gzip"), 400, "bad_content_encoding"},
+		"much of nothing inside":    {"gzip, zstd", encode(t, bytes.Repeat(encode(t, nil, "gzip"), 500_000), "zstd"), 413, "body_too_large"},
+		"one too many":              {"gzip", encode(t, bytes.Repeat([]byte(" "), 1<<20+1), "gzip"), 413, "body_too_large"},
+		"wrong, unmarked":           {"", encode(t, []byte(unstreamed), "gzip"), 400, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var headers []string
@@ -124,6 +130,21 @@ func TestF65_WhatIsNoSoundCodingIsRefusedClearly(t *testing.T) {
 	}
 	if n := r.upstreamCalls(); n != 0 {
 		t.Errorf("%d upstream calls", n)
+	}
+}
+
+// A body whose coding has ended, and that goes on, holds its call no longer than the body
+// timeout.
+func TestF65_ACodingThatEndsBeforeItsBody(t *testing.T) {
+	s := ordered(good)
+	s.config = func(c *proxy.Config) { c.BodyTimeout = 2 * short }
+	r := newRig(t, s)
+	defer r.close()
+	body := encode(t, []byte(unstreamed), "deflate")
+	c := r.send(fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nContent-Encoding: deflate\r\nContent-Length: %d\r\n\r\n%s", len(body)+1, body))
+	defer closeAll(t, c)
+	if a := readAnswer(t, c); a.status != 408 {
+		t.Errorf("status %d, %s", a.status, a.body)
 	}
 }
 

@@ -34,6 +34,9 @@ func fillRequestHeader(out, in http.Header, id, authorization []string) {
 			out[name] = v
 		}
 	}
+	if v := out["Content-Type"]; len(v) > 1 {
+		out["Content-Type"] = v[:1] // the one that was looked at here
+	}
 	if _, ok := out["User-Agent"]; !ok {
 		out["User-Agent"] = nil // keeps the transport from adding its own
 	}

@@ -84,6 +84,31 @@ func TestF14_ResetOfAnHTTP2Stream(t *testing.T) {
 	}
 }
 
+// Over HTTP/2 the write timeout bounds a write, and not a call that has nothing to write.
+func TestHTTP2_TheWriteTimeoutIsForWrites(t *testing.T) {
+	s := ordered(func(c *scripted.Call) {
+		if strings.Contains(string(c.Record().Body), `"stream":true`) {
+			events(c, roleEvent, textEvent("one"))
+			c.Pause(4 * short)
+			_ = c.Chunk(finishEvent + doneEvent)
+			c.LastChunk()
+			return
+		}
+		c.Pause(4 * short)
+		good(c)
+	})
+	s.http2 = true
+	s.config = func(c *proxy.Config) { c.WriteTimeout = short }
+	r := newRig(t, s)
+	defer r.close()
+	if a := r.post(chatPath, unstreamed); a.status != 200 || a.body != jsonAnswer || a.err != nil {
+		t.Errorf("status %d, %q, %v", a.status, a.body, a.err)
+	}
+	if a := r.post(chatPath, streamed); a.err != nil || !strings.HasSuffix(a.body, doneEvent) {
+		t.Errorf("%v after %q", a.err, a.body)
+	}
+}
+
 // h2Upstream is a real HTTP/2 server behind a link that can be cut.
 type h2Upstream struct {
 	*httptest.Server

@@ -15,6 +15,7 @@ type outlet struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 	timeout time.Duration // for one write
+	shared  bool          // the connection is, over HTTP/2: there a deadline cuts off a call that writes nothing, too
 
 	mu       sync.Mutex
 	owner    selection.CallID // whose answer it is; 0: nobody's
@@ -26,10 +27,10 @@ type outlet struct {
 	last     time.Time        // of the last write
 }
 
-func (o *outlet) reset(owner selection.CallID, w http.ResponseWriter, rc *http.ResponseController, timeout time.Duration) {
+func (o *outlet) reset(owner selection.CallID, w http.ResponseWriter, rc *http.ResponseController, timeout time.Duration, shared bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.owner, o.w, o.rc, o.timeout = owner, w, rc, timeout
+	o.owner, o.w, o.rc, o.timeout, o.shared = owner, w, rc, timeout, shared
 	o.opened, o.ahead, o.between, o.sealed = false, false, false, false
 	o.deadline, o.last = time.Time{}, time.Time{}
 }
@@ -44,7 +45,9 @@ func (o *outlet) open(status int, fill func(http.Header)) bool {
 	}
 	o.opened = true
 	fill(o.w.Header())
-	o.ready(time.Now())
+	if !o.shared { // there it is written with what follows
+		o.ready(time.Now())
+	}
 	o.w.WriteHeader(status)
 	return true
 }
@@ -62,15 +65,25 @@ func (o *outlet) isAhead() bool {
 func (o *outlet) write(p []byte, now time.Time, between bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.ready(now)
-	if _, err := o.w.Write(p); err != nil {
-		return err
-	}
-	if err := o.rc.Flush(); err != nil {
+	if err := o.flush(now, p); err != nil {
 		return err
 	}
 	o.last, o.between = now, between
 	return nil
+}
+
+// flush writes bytes, and takes no longer than the timeout.
+func (o *outlet) flush(now time.Time, p []byte) error {
+	o.ready(now)
+	_, err := o.w.Write(p)
+	if err == nil {
+		err = o.rc.Flush()
+	}
+	if o.shared && err == nil {
+		o.deadline = time.Time{}
+		err = o.rc.SetWriteDeadline(time.Time{})
+	}
+	return err
 }
 
 // heartbeat is a comment, without the blank line that would end an event: some parsers
@@ -92,16 +105,12 @@ func (o *outlet) beat(owner selection.CallID, interval time.Duration, fill func(
 	if o.owner != owner || o.sealed || now.Before(due) || o.opened && !o.between {
 		return maxTime(due, now.Add(interval/4)), false
 	}
-	o.ready(now)
 	if !o.opened {
 		o.opened, o.ahead, o.between = true, true, true
 		fill(o.w.Header())
 		o.w.WriteHeader(http.StatusOK)
 	}
-	_, err := o.w.Write([]byte(heartbeat))
-	if err == nil {
-		err = o.rc.Flush()
-	}
+	err := o.flush(now, []byte(heartbeat))
 	o.last = now
 	o.sealed = err != nil // whoever writes next sees it too
 	return now.Add(interval), true
@@ -143,5 +152,7 @@ func (o *outlet) ready(now time.Time) {
 func (o *outlet) readyNow() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.ready(time.Now())
+	if !o.shared {
+		o.ready(time.Now())
+	}
 }

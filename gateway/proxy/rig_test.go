@@ -218,6 +218,9 @@ func (r *rig) busy() string {
 	if s.CallsInFlight != 0 || s.BufferedBytes != 0 {
 		fmt.Fprintf(&b, "calls in flight %d, buffered bytes %d. ", s.CallsInFlight, s.BufferedBytes)
 	}
+	if got, want := int64(len(r.records.all())), r.accepted.Load(); got < want {
+		fmt.Fprintf(&b, "%d records for %d calls. ", got, want)
+	}
 	for _, m := range s.Models {
 		for _, e := range m.Endpoints {
 			if e.Outstanding != 0 {

@@ -85,6 +85,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	path := r.URL.Path
+	if raw := r.URL.RawPath; raw != "" && !strings.HasPrefix(path, modelsPath+"/") {
+		path = raw // what is spelt otherwise is no route: who filters paths before us reads them as they are
+	}
 	rt := byPath[path]
 	if size := headerSize(r); size > s.cfg.Limits.Headers && s.cfg.Limits.Headers > 0 {
 		answerUnread(w, rc, r)

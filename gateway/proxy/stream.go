@@ -31,7 +31,9 @@ func (c *call) relayStream(resp *http.Response, watch *connWatch, cancel context
 		n, err := resp.Body.Read(c.buf)
 		chunk := c.buf[:n]
 		c.look(chunk)
-		if why := c.dog.why(); why != attempt.Success {
+		// An answer that has come to its end has done so in time.
+		ended := a.begun && (a.tally.Done || a.tally.Failed)
+		if why := c.dog.why(); why != attempt.Success && !ended {
 			c.tooLate(chunk, why)
 			return
 		}

@@ -159,3 +159,31 @@ func TestF34_AHungEngineLeavesRotation(t *testing.T) {
 		t.Error("it is in rotation")
 	}
 }
+
+// An answer that has come to its end has done so in time: nothing follows its end mark,
+// however close the timeouts are.
+func TestTimeouts_NothingFollowsTheEnd(t *testing.T) {
+	const gap = 30 * time.Millisecond
+	s := ordered(func(c *scripted.Call) {
+		events(c, roleEvent, textEvent("one"))
+		c.Pause(gap)
+		_ = c.Chunk(finishEvent + doneEvent)
+		c.LastChunk()
+	})
+	s.config = func(c *proxy.Config) {
+		c.Timeouts = proxy.Timeouts{Progress: gap, Idle: gap}
+		c.Models[0].Machine.Health.Ratio, c.Models[0].Machine.Health.Failures = 0, 1000
+	}
+	r := newRig(t, s)
+	defer r.close()
+	late := 0
+	for range 100 {
+		a := r.post(chatPath, streamed)
+		if i := strings.Index(a.body, doneEvent); i >= 0 && i+len(doneEvent) != len(a.body) {
+			t.Fatalf("%q", a.body)
+		} else if i < 0 {
+			late++
+		}
+	}
+	t.Logf("%d of 100 were late", late)
+}
