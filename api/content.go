@@ -132,6 +132,10 @@ func (p *parser) readOnly(depth int) {
 // counts.
 const mediaBlock = 4096
 
+// mostMedia bounds the parts of one prompt that are given the room of their tokens. No
+// engine takes so many, and a body could hold a million empty ones.
+const mostMedia = 1024
+
 // mediaPart hashes a part that is not text once, whole, and writes the hash as often as
 // fills the room that the part's tokens take. So another image is another prefix, and
 // blocks after an image count as far into the prompt as they are.
@@ -152,7 +156,11 @@ func (r *Reader) mediaPart(depth int) {
 	p.mark('i')
 	var hash [8]byte
 	binary.LittleEndian.PutUint64(hash[:], uint64(r.media.Tail()))
-	for range MediaTokens * BytesPerToken / len(hash) {
+	times := MediaTokens * BytesPerToken / len(hash)
+	if r.nMedia++; r.nMedia > mostMedia {
+		times = 1
+	}
+	for range times {
 		p.bytes(hash[:])
 	}
 }

@@ -65,7 +65,8 @@ func (r *Reader) Prompt(w *kvblock.Writer, model, tenantSalt string, blockBytes 
 	if tokens {
 		kind = "tokens"
 	}
-	w.Reset(kvblock.Seed(model, tenantSalt, string(r.req.CacheSalt), kind), blockBytes)
+	r.nMedia = 0
+	w.ResetTapered(kvblock.Seed(model, tenantSalt, string(r.req.CacheSalt), kind), blockBytes)
 	p := &r.p
 	p.begin(r.body, w)
 	r.pairs = pairs{}

@@ -185,10 +185,13 @@ func referencePrompt(g Grammar, body node, model, salt string, blockBytes int) r
 		cacheSalt.text = ""
 	}
 	r.head = kvblock.Seed(model, salt, cacheSalt.text, kind)
-	rest := r.text
-	for ; len(rest) >= blockBytes; rest = rest[blockBytes:] {
-		r.head = kvblock.Chain(r.head, rest[:blockBytes])
-		r.blocks = append(r.blocks, r.head)
+	rest, size := r.text, blockBytes
+	for len(rest) >= size {
+		r.head = kvblock.Chain(r.head, rest[:size])
+		r.blocks, rest = append(r.blocks, r.head), rest[size:]
+		if len(r.blocks) == kvblock.FineBlocks {
+			size *= kvblock.CoarseFactor
+		}
 	}
 	if len(rest) > 0 {
 		r.head = kvblock.Chain(r.head, rest)

@@ -33,6 +33,7 @@ type Reader struct {
 	at      [fieldCount]Span // by field; null is kept
 	req     Request
 	decoded []byte         // strings that had escapes
+	nMedia  int            // parts of the prompt that are not text, so far
 	media   kvblock.Writer // the hash of one part that is not text
 	pairs   pairs
 	p       parser

@@ -162,7 +162,7 @@ type Health struct {
 
 // Prefix sizes the index of who holds which prefix.
 type Prefix struct {
-	// Bytes a block of text. A multiple of 4, so that token ids never straddle two blocks.
+	// Bytes a block of text, for the first 64 blocks of a prompt; eight times that behind them. A multiple of 4, so that token ids never straddle two blocks.
 	Block int `config:"block" allowed:"64..4096"`
 	// Memory of the index of one model.
 	Index Size `config:"index" allowed:"1MiB..64GiB"`

@@ -35,8 +35,8 @@ type Request struct {
 	Explain      bool           // attach a full Decision to each dispatch
 	InputTokens  int            // estimated where not known
 	OutputTokens int            // the caller's bound; 0: not given
-	Blocks       []kvblock.Hash // chained hashes of the prompt's full blocks
-	BlockTokens  int            // estimated tokens a block of Blocks; 0 where Blocks is empty
+	Blocks       []kvblock.Hash // hashes of the prompt's full blocks, a tapered chain (kvblock.FineBlocks)
+	BlockTokens  int            // estimated tokens a fine block, see Tokens; 0 where Blocks is empty
 	Head         kvblock.Hash   // hash of the whole prompt, the part after the last full block included
 	Key          kvblock.Hash   // hash of the routing header's value; 0: header absent
 
@@ -46,6 +46,10 @@ type Request struct {
 	Owner           Slot
 	OwnerGeneration uint32
 }
+
+// Tokens returns the estimated tokens of the first n of Blocks, for example of an overlap.
+// Behind the first ones blocks are longer, so this is not n times BlockTokens.
+func (q *Request) Tokens(n int) int { return kvblock.Span(n) * q.BlockTokens }
 
 // Slot is an endpoint's dense index in its machine. It is stable while the endpoint
 // lives and may be given to another one, with another generation, afterwards.
@@ -83,7 +87,7 @@ type View struct {
 	Position   []int32       // by slot: index into Candidates, or None
 	Endpoints  []Endpoint    // by slot
 	Book       []Book        // by slot
-	Overlap    []int32       // by slot: blocks of the request's head believed to be there; nil unless the policy uses overlap
+	Overlap    []int32       // by slot: how many of the request's Blocks, from the first on, are believed to be there (blocks differ in length: kvblock.Span); nil unless the policy uses overlap
 	Scores     []float64     // parallel to Candidates; what the policy computed. Lower is better unless the policy says otherwise; NaN: not looked at
 }
 
@@ -149,9 +153,10 @@ type Decision struct {
 
 // Candidate is one endpoint of a Decision.
 type Candidate struct {
-	Endpoint    string
-	Score       float64       // NaN: not looked at
-	Overlap     int           // blocks; 0 where the policy does not use overlap
-	Outstanding int           // before this call
-	SignalAge   time.Duration // of its newest load signal; -1: none
+	Endpoint      string
+	Score         float64       // NaN: not looked at
+	Overlap       int           // blocks; 0 where the policy does not use overlap
+	OverlapTokens int           // their estimated tokens
+	Outstanding   int           // before this call
+	SignalAge     time.Duration // of its newest load signal; -1: none
 }

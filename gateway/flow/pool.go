@@ -179,6 +179,7 @@ func (m *Machine) decision(p *pool, c *call, choice selection.Choice) *selection
 		}
 		if p.usesOverlap {
 			e.Overlap = int(m.overlap[slot])
+			e.OverlapTokens = c.request.Tokens(e.Overlap)
 		}
 		d.Candidates[i] = e
 	}

@@ -19,11 +19,12 @@ type explained struct {
 }
 
 type explainedEndpoint struct {
-	Endpoint    string   `json:"endpoint"`
-	Score       *float64 `json:"score"` // null: the policy did not look at it
-	Overlap     int      `json:"overlap_blocks"`
-	Outstanding int      `json:"outstanding"`
-	SignalAge   *float64 `json:"signal_age_seconds"` // null: no signal
+	Endpoint      string   `json:"endpoint"`
+	Score         *float64 `json:"score"` // null: the policy did not look at it
+	Overlap       int      `json:"overlap_blocks"`
+	OverlapTokens int      `json:"overlap_tokens"`
+	Outstanding   int      `json:"outstanding"`
+	SignalAge     *float64 `json:"signal_age_seconds"` // null: no signal
 }
 
 // maxExplained bounds the candidates in the header; proxies on the way commonly refuse
@@ -42,7 +43,9 @@ func explain(d *selection.Decision) string {
 		if len(out.Candidates) == maxExplained {
 			break
 		}
-		e := explainedEndpoint{Endpoint: k.Endpoint, Overlap: k.Overlap, Outstanding: k.Outstanding}
+		e := explainedEndpoint{
+			Endpoint: k.Endpoint, Overlap: k.Overlap, OverlapTokens: k.OverlapTokens, Outstanding: k.Outstanding,
+		}
 		if !math.IsNaN(k.Score) && !math.IsInf(k.Score, 0) {
 			e.Score = &k.Score
 		}

@@ -50,22 +50,34 @@ func Chain(parent Hash, block []byte) Hash {
 }
 
 // Writer cuts what is written to it into blocks and keeps their chained hashes. The
-// zero Writer is unusable; call Reset first. Reusing a Writer reuses its memory. It
-// is not safe for concurrent use.
+// zero Writer is unusable; call Reset or ResetTapered first. Reusing a Writer reuses its
+// memory. It is not safe for concurrent use.
 type Writer struct {
-	size   int    // bytes a block
+	size   int    // bytes of the block that comes next
+	coarse int    // bytes of each block after the first FineBlocks
 	head   Hash   // chain up to the last full block
 	buf    []byte // the block that is not full yet; len < size
 	blocks []Hash
+	most   int // that blocks may have; 0: any number
 	total  int
 }
 
-// Reset starts a new chain of blocks of the given size in bytes (> 0) at seed.
-func (w *Writer) Reset(seed Hash, blockBytes int) {
-	w.size, w.head, w.total = blockBytes, seed, 0
+// Reset starts a new chain at seed, all of its blocks of the given size in bytes (> 0).
+func (w *Writer) Reset(seed Hash, blockBytes int) { w.reset(seed, blockBytes, blockBytes, 0) }
+
+// ResetTapered starts a new chain at seed whose first FineBlocks blocks have the given
+// size in bytes (> 0) and whose others have CoarseFactor times as many. Blocks has the
+// first MostBlocks of them: what is written behind those counts for Tail alone.
+func (w *Writer) ResetTapered(seed Hash, fineBytes int) {
+	w.reset(seed, fineBytes, CoarseFactor*fineBytes, MostBlocks)
+}
+
+func (w *Writer) reset(seed Hash, fine, coarse, most int) {
+	w.most = most
+	w.size, w.coarse, w.head, w.total = fine, coarse, seed, 0
 	w.buf, w.blocks = w.buf[:0], w.blocks[:0]
-	if cap(w.buf) < blockBytes {
-		w.buf = make([]byte, 0, blockBytes)
+	if cap(w.buf) < coarse {
+		w.buf = make([]byte, 0, coarse)
 	}
 }
 
@@ -84,8 +96,9 @@ func (w *Writer) Write(p []byte) (int, error) {
 		w.buf = w.buf[:0]
 	}
 	for len(p) >= w.size {
-		w.push(p[:w.size])
+		block := p[:w.size]
 		p = p[w.size:]
+		w.push(block) // the next one may be longer
 	}
 	w.buf = append(w.buf, p...)
 	return n, nil
@@ -100,7 +113,12 @@ func (w *Writer) WriteToken(id uint32) {
 
 func (w *Writer) push(block []byte) {
 	w.head = Chain(w.head, block)
-	w.blocks = append(w.blocks, w.head)
+	if len(w.blocks) == w.most && w.most > 0 {
+		return
+	}
+	if w.blocks = append(w.blocks, w.head); len(w.blocks) == FineBlocks {
+		w.size = w.coarse
+	}
 }
 
 // Blocks returns the hashes of the full blocks so far, first block first. The slice

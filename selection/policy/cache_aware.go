@@ -3,6 +3,7 @@ package policy
 import (
 	"math"
 
+	"kvasir/internal/kvblock"
 	"kvasir/internal/seed"
 	"kvasir/selection"
 )
@@ -28,14 +29,18 @@ const (
 // SGLang matches characters in a radix tree; here a match is a number of whole blocks
 // in the pool's prefix index (View.Overlap), and
 //
-//	match ratio = longest overlap / the prompt's full blocks
+//	match ratio = length of the longest overlap / length of the prompt's full blocks
 //
-// With a prompt of n full blocks and a tail of f < 1, and a match of j blocks and a part
-// g < 1 of the next, the tree's ratio is (j+g)/(n+f). The difference of the two is
-// (j·f - n·g) / (n·(n+f)), which is less than 1/(n+f): one block of the prompt. So the
-// two rules agree wherever the tree's ratio is at least a block away from the
-// threshold. (A guess of the tail's length would break that bound where it is too
-// long.) A prompt under one block has no match.
+// Lengths are counted in fine blocks (kvblock.Span): behind the first 64 a block is 8
+// long. With full blocks of length n and a tail of f, and a match of whole blocks of
+// length j and a part g of the next, the tree's ratio is (j+g)/(n+f). The difference of the
+// two is (j·f - n·g) / (n·(n+f)), which is less than max(f,g)/(n+f). Both f and g are
+// less than the block that the prompt's end would have filled, which is the longest. So the
+// two rules agree wherever the tree's ratio is at least such a block away from the
+// threshold: 1/(n+f) of a prompt of under 64 fine blocks (16 KiB, where a block has 256
+// bytes), and 8/(n+f) of a longer one, which is an eighth at most and 2 % at 100 KiB.
+// (A guess of the tail's length would break that bound where it is too long.) A prompt
+// under one block has no match.
 //
 // SGLang's eviction_interval and max_tree_size don't exist here because they could
 // have no effect: the index is bounded in bytes, at all times, for the whole pool.
@@ -78,7 +83,7 @@ func (p cacheAware) Pick(v *selection.View, q *selection.Request, r *seed.Rand) 
 		return selection.Choice{Index: argmin(v.Scores, r), Reason: ReasonImbalanced}
 	}
 	longest := longestOverlap(v)
-	if blocks := len(q.Blocks); blocks == 0 || float64(longest)/float64(blocks) <= p.config.CacheThreshold {
+	if prompt := span(len(q.Blocks)); prompt == 0 || span(int(longest))/prompt <= p.config.CacheThreshold {
 		return selection.Choice{Index: argmin(v.Scores, r), Reason: ReasonNoMatch}
 	}
 	for i, slot := range v.Candidates {
@@ -101,6 +106,9 @@ func (p cacheAware) imbalanced(loads []float64) bool {
 	}
 	return most-least > float64(p.config.BalanceAbsThreshold) && most > float64(least*p.config.BalanceRelThreshold)
 }
+
+// span is how long the first n blocks of a prompt are, in fine ones.
+func span(n int) float64 { return float64(kvblock.Span(n)) }
 
 // longestOverlap returns the most blocks of the prompt's head that a candidate holds.
 func longestOverlap(v *selection.View) int32 {

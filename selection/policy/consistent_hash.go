@@ -44,14 +44,15 @@ const (
 // because all of a prompt that doesn't reach that far is hashed to its end. The
 // default of 16 blocks of 256 bytes, about 1,000 tokens, leaves out only prompts whose
 // prefill is cheap anyway. Where system prompt and tools are longer than that, raise
-// it, or use key: header with a session's id.
+// it, or use key: header with a session's id. Blocks behind the 64th are hashed in eights,
+// so of more than 64 the key is as many whole eights as there are in what is asked for.
 //
 // Score: outstanding calls per unit of weight, for the endpoints that the walk met; NaN
 // for the rest. The one chosen is the first that has room.
 type ConsistentHash struct {
 	Key        string  `config:"key" doc:"what is hashed: prompt or header"`
 	Header     string  `config:"header" doc:"the request header whose value is the key, with key: header; without it the prompt is"`
-	Blocks     int     `config:"blocks" doc:"how many of the prompt's first blocks are the key; at least 1"`
+	Blocks     int     `config:"blocks" doc:"how many of the prompt's first blocks are the key; at least 1, above 64 in steps of 8"`
 	LoadFactor float64 `config:"load_factor" doc:"how far above an equal share an endpoint may be; above 1"`
 }
 
@@ -146,9 +147,10 @@ func (p *consistentHash) key(q *selection.Request, r *seed.Rand) (place uint64, 
 		}
 		reason, overflow = ReasonHeaderAbsent, ReasonHeaderAbsentOverflow
 	}
+	n := kvblock.Within(p.config.Blocks)
 	switch {
-	case len(q.Blocks) >= p.config.Blocks:
-		return scatter(q.Blocks[p.config.Blocks-1]), reason, overflow
+	case len(q.Blocks) >= n:
+		return scatter(q.Blocks[n-1]), reason, overflow
 	case q.Head != 0:
 		return scatter(q.Head), reason, overflow
 	}

@@ -155,6 +155,14 @@ func TestConsistentHashKeys(t *testing.T) {
 	if same(byPrompt, prompt, deep) || !same(byPrompt, prompt, deeper) {
 		t.Error("the key is not the first 16 blocks")
 	}
+	// 100 blocks end within the fifth of the coarse ones behind the 64th: four of them count.
+	byMore := (&ConsistentHash{Key: "prompt", Header: "x-session-id", Blocks: 100, LoadFactor: 1.25}).New().(*consistentHash)
+	long, unlike, like := newRequest(3, 80), newRequest(4, 80), newRequest(4, 80)
+	copy(unlike.Blocks[:67], long.Blocks)
+	copy(like.Blocks[:68], long.Blocks)
+	if same(byMore, long, unlike) || !same(byMore, long, like) {
+		t.Error("the key is not the blocks within the length of 100 fine ones")
+	}
 	if same(byPrompt, prompt, other) || same(byPrompt, short, shorter) {
 		t.Error("two prompts have one key")
 	}

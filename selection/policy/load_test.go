@@ -189,7 +189,7 @@ func TestNthIsThatOfASortedSlice(t *testing.T) {
 // wholeBlocks returns the hashes of a prompt's full blocks.
 func wholeBlocks(text string, size int) []kvblock.Hash {
 	var w kvblock.Writer
-	w.Reset(kvblock.Seed("test"), size)
+	w.ResetTapered(kvblock.Seed("test"), size)
 	_, _ = w.Write([]byte(text))
 	return slices.Clone(w.Blocks())
 }
@@ -198,10 +198,10 @@ func wholeBlocks(text string, size int) []kvblock.Hash {
 // endpoint has the texts that it was sent, the match is the longest common prefix in
 // characters. Wherever the tree's ratio is a block or more away from the threshold, the
 // two take the same branch, and the endpoint chosen holds the tree's longest match to
-// within a block.
+// within a block. The longer texts reach to where blocks are coarse.
 func TestCacheAwareIsANaiveTextTree(t *testing.T) {
-	const size = 8 // characters a block
 	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.SampledFrom([]int{1, 2, 8}).Draw(t, "characters a block")
 		threshold := rapid.SampledFrom([]float64{0.1, 0.3, 0.5, 0.8}).Draw(t, "threshold")
 		n := rapid.IntRange(1, 4).Draw(t, "endpoints")
 		v := newView(n)
@@ -244,7 +244,7 @@ func drawText(t *rapid.T, known []string) string {
 		text = rapid.SampledFrom(known).Draw(t, "with")
 		text = text[:rapid.IntRange(0, len(text)).Draw(t, "to")]
 	}
-	return text + rapid.StringOfN(rapid.RuneFrom([]rune("ab")), 0, 60, -1).Draw(t, "rest")
+	return text + rapid.StringOfN(rapid.RuneFrom([]rune("ab")), 0, 150, -1).Draw(t, "rest")
 }
 
 func checkAgainstTree(t *rapid.T, v *selection.View, c selection.Choice, tree [][]string, text string, threshold float64, size int) {
@@ -256,7 +256,11 @@ func checkAgainstTree(t *rapid.T, v *selection.View, c selection.Choice, tree []
 	}
 	longest := slices.Max(matches)
 	least := slices.MinFunc(v.Book, func(a, b selection.Book) int { return int(a.Outstanding - b.Outstanding) })
-	block := float64(size) / float64(len(text))
+	long := size // the block at the text's end
+	if len(text) >= 64*size {
+		long = 8 * size
+	}
+	block := float64(long) / float64(len(text))
 	ratio := float64(longest) / float64(len(text))
 	switch {
 	case len(text) < size:
@@ -275,7 +279,7 @@ func checkAgainstTree(t *rapid.T, v *selection.View, c selection.Choice, tree []
 	if c.Reason == ReasonNoMatch && v.Book[c.Index].Outstanding != least.Outstanding {
 		t.Fatalf("without a match %d is chosen of %+v", c.Index, v.Book)
 	}
-	if c.Reason == ReasonMatch && matches[c.Index] <= longest-size {
+	if c.Reason == ReasonMatch && matches[c.Index] <= longest-long {
 		t.Fatalf("%d is chosen, the tree's matches are %v", c.Index, matches)
 	}
 }
@@ -284,20 +288,23 @@ func checkAgainstTree(t *rapid.T, v *selection.View, c selection.Choice, tree []
 // a prompt of n blocks and a tail, a match of j blocks and a part of the next.
 func TestCacheAwareRatioIsWithinABlock(t *testing.T) {
 	const size = 16
-	for n := 1; n <= 20; n++ {
-		for j := range n + 1 {
-			for _, tail := range []int{0, size / 2, size - 1} {
-				for _, part := range []int{0, size / 2, size - 1} {
+	for _, n := range []int{1, 2, 3, 5, 8, 13, 20, 62, 63, 64, 65, 66, 80, 264} {
+		long := size * (kvblock.Span(n+1) - kvblock.Span(n))
+		q := newRequest(1, n)
+		for _, j := range []int{0, 1, n / 9, n / 3, n / 2, min(n, 63), min(n, 64), min(n, 65), n - 1, n} {
+			next := size * (kvblock.Span(j+1) - kvblock.Span(j))
+			for _, tail := range []int{0, long / 2, long - 1} {
+				for _, part := range []int{0, next / 2, next - 1} {
 					if j == n && part > tail {
 						continue
 					}
 					for threshold := 0.05; threshold < 1; threshold += 0.05 {
-						length := float64(n*size + tail)
-						ratio, block := float64(j*size+part)/length, size/length
+						length := float64(kvblock.Span(n)*size + tail)
+						ratio, block := float64(kvblock.Span(j)*size+part)/length, float64(long)/length
 						v := loaded(1, 0)
 						v.Overlap[0] = int32(j)
 						p := (&CacheAware{CacheThreshold: threshold, BalanceAbsThreshold: 64, BalanceRelThreshold: 1.5}).New()
-						c := pick(p, v, newRequest(1, n), 0)
+						c := pick(p, v, q, 0)
 						if ratio >= threshold+block && c.Index != 0 || ratio <= threshold-block && c.Index != 1 {
 							t.Fatalf("%d of %d blocks, a part of %d and a tail of %d: the tree's ratio is %.3f, the threshold %.2f, chose %+v",
 								j, n, part, tail, ratio, threshold, c)
@@ -331,6 +338,8 @@ func TestCacheAwareBranches(t *testing.T) {
 		{"a difference of 64 is balanced", []int32{64, 0, 1}, []int32{9, 0, 0}, 10, selection.Choice{Index: 0, Reason: ReasonMatch}},
 		{"a difference of 65 is not", []int32{65, 0, 1}, []int32{9, 0, 0}, 10, selection.Choice{Index: 1, Reason: ReasonImbalanced}},
 		{"unless it is small for the load", []int32{195, 130, 131}, []int32{9, 0, 0}, 10, selection.Choice{Index: 0, Reason: ReasonMatch}},
+		{"behind the 64th a block is eight", []int32{60, 0, 5}, []int32{118, 0, 118}, 264, selection.Choice{Index: 1, Reason: ReasonNoMatch}}, // 496 of 1,664
+		{"and one more of them is enough", []int32{60, 0, 5}, []int32{119, 0, 118}, 264, selection.Choice{Index: 0, Reason: ReasonMatch}},     // 504 of 1,664
 		{"a prompt under a block has no match", []int32{1, 0, 1}, []int32{0, 0, 0}, 0, selection.Choice{Index: 1, Reason: ReasonNoMatch}},
 	} {
 		v := loaded(test.loads...)

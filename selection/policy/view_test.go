@@ -62,7 +62,7 @@ func restrict(v *selection.View, keep func(selection.Slot) bool) {
 // other with another id.
 func newRequest(id, blocks int) *selection.Request {
 	q := &selection.Request{
-		ID: selection.CallID(id), InputTokens: 64*blocks + 10, BlockTokens: 64,
+		ID: selection.CallID(id), InputTokens: 64*kvblock.Span(blocks) + 10, BlockTokens: 64,
 		Head: kvblock.Seed("head", fmt.Sprint(id)), Key: kvblock.Seed("key", fmt.Sprint(id)),
 	}
 	h := kvblock.Seed("prompt", fmt.Sprint(id))

@@ -3,15 +3,16 @@ package prefix
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"kvasir/internal/kvblock"
-	"kvasir/internal/mono"
+	"kvasir/internal/seed"
 	"kvasir/selection"
 )
 
 var (
-	benchLengths   = []int{16, 160, 1600}
-	benchEndpoints = []int{8, 64, 512}
+	benchLengths   = []int{16, 160, 264} // of tapered chains, 4, 208 and 416 KiB of text
+	benchEndpoints = []int{64, 512}
 )
 
 // hot is an index of conversations whose first quarter, up to 64 blocks, is a system
@@ -69,6 +70,15 @@ func BenchmarkMatchEverywhere(b *testing.B) {
 	})
 }
 
+func BenchmarkPromise(b *testing.B) {
+	forSizes(b, func(b *testing.B, length, endpoints int) {
+		x, at := hot(length, endpoints, 16)
+		for c := 0; b.Loop(); c++ {
+			x.Promise(0, selection.Slot((c+1)%16%endpoints), at(c))
+		}
+	})
+}
+
 func BenchmarkHold(b *testing.B) {
 	forSizes(b, func(b *testing.B, length, endpoints int) {
 		x, at := hot(length, endpoints, 16)
@@ -78,51 +88,103 @@ func BenchmarkHold(b *testing.B) {
 	})
 }
 
-// BenchmarkHoldNew records prompts that are new but for the system prompt, in an index
-// that is full, so that every block evicts another.
-func BenchmarkHoldNew(b *testing.B) {
-	forSizes(b, func(b *testing.B, length, endpoints int) {
-		x, at := hot(length, endpoints, 4)
-		own := min(length/4, 64)
-		blocks := make([]kvblock.Hash, length)
-		copy(blocks, at(0)[:own])
-		c := 0
-		next := func() {
-			h := kvblock.Hash(c)
-			for i := own; i < length; i++ {
-				h = kvblock.Chain(h, nil)
-				blocks[i] = h
-			}
-			x.Hold(0, selection.Slot(c%endpoints), blocks)
-			c++
-		}
-		for x.Len() < cap(x.nodes.chunks)*chunkNodes-1 {
-			next()
-		}
-		for b.Loop() {
-			next()
-		}
-	})
+// used is an index of 256 MiB as a gateway has it after days: conversations of 1 to 400
+// blocks with one of 50 system prompts have filled it three times, so that neighbours in
+// a chain aren't neighbours in memory. Half of it are the conversations of the benchmark,
+// and next to nothing of it is in the processor's caches.
+type used struct {
+	x         *Index
+	r         seed.Rand
+	endpoints int
+	n         int
+	turns     map[int][]turn // by length
 }
 
-// BenchmarkCallCold is a long conversation's next turn, matched, promised and
-// confirmed, in an index of 240 MiB, so that next to nothing is in the processor's
-// caches: 2,600 conversations take turns.
-func BenchmarkCallCold(b *testing.B) {
+type turn struct {
+	slot   selection.Slot
+	blocks []kvblock.Hash
+}
+
+func newUsed(endpoints int) *used {
+	u := &used{x: New(Config{Endpoints: endpoints}), r: seed.New(1, seed.Workload, 0, 0), endpoints: endpoints, turns: map[int][]turn{}}
+	room := cap(u.x.nodes.chunks) * chunkNodes
+	for blocks := 0; blocks < 3*room; {
+		t := u.next(nil, 1+u.r.Intn(400))
+		u.x.Hold(0, t.slot, t.blocks)
+		blocks += len(t.blocks)
+	}
+	for blocks := 0; blocks < room/2; {
+		for _, length := range benchLengths {
+			t := u.next(nil, length)
+			u.x.Hold(0, t.slot, t.blocks)
+			u.turns[length] = append(u.turns[length], t)
+			blocks += length
+		}
+	}
+	return u
+}
+
+// next makes a new conversation in the memory of an old one.
+func (u *used) next(memory []kvblock.Hash, length int) turn {
+	h := kvblock.Hash(u.r.Intn(50))
+	blocks := memory[:0]
+	for d := range length {
+		if d == min(length/4, 64) {
+			u.n++
+			h ^= kvblock.Hash(u.n) << 32
+		}
+		h = kvblock.Chain(h, nil)
+		blocks = append(blocks, h)
+	}
+	return turn{selection.Slot(u.r.Intn(u.endpoints)), blocks}
+}
+
+// BenchmarkCold is a call in a used index: the match; promise and hold of a prompt that
+// was there before (again) and of a new one, whose blocks evict others; the hold comes
+// some calls after the promise, as first tokens do.
+func BenchmarkCold(b *testing.B) {
+	const inFlight = 100
 	for _, endpoints := range benchEndpoints {
-		b.Run(fmt.Sprintf("blocks=1600/endpoints=%d", endpoints), func(b *testing.B) {
-			b.ReportAllocs()
-			const conversations = 2600 // 4 million nodes
-			x, at := hot(1600, endpoints, conversations)
-			overlap := make([]int32, endpoints)
-			for c := 0; b.Loop(); c++ {
-				k := c * 1009 % conversations
-				blocks, slot, now := at(k), selection.Slot(k%endpoints), mono.Time(c)
-				x.Match(now, blocks, overlap)
-				x.Promise(now, slot, blocks)
-				x.Hold(now, slot, blocks)
+		var u *used
+		for _, length := range benchLengths {
+			run := func(name string, do func(b *testing.B)) {
+				b.Run(fmt.Sprintf("%s/blocks=%d/endpoints=%d", name, length, endpoints), func(b *testing.B) {
+					if u == nil {
+						u = newUsed(endpoints)
+					}
+					b.ReportAllocs()
+					do(b)
+				})
 			}
-		})
+			overlap := make([]int32, endpoints)
+			at := func(c int) turn {
+				t := u.turns[length]
+				return t[c*1009%len(t)]
+			}
+			run("match", func(b *testing.B) {
+				for c := 0; b.Loop(); c++ {
+					u.x.Match(0, at(c).blocks, overlap)
+				}
+			})
+			run("again", func(b *testing.B) {
+				for c := inFlight; b.Loop(); c++ {
+					u.x.Promise(0, at(c).slot, at(c).blocks)
+					u.x.Hold(0, at(c-inFlight).slot, at(c-inFlight).blocks)
+				}
+			})
+			run("new", func(b *testing.B) {
+				var calls [inFlight]turn
+				for c := range calls {
+					calls[c] = u.next(nil, length)
+				}
+				for c := 0; b.Loop(); c++ {
+					t := &calls[c%inFlight]
+					u.x.Hold(0, t.slot, t.blocks)
+					*t = u.next(t.blocks, length)
+					u.x.Promise(0, t.slot, t.blocks)
+				}
+			})
+		}
 	}
 }
 
@@ -136,20 +198,27 @@ func BenchmarkForget(b *testing.B) {
 	}
 }
 
-// BenchmarkGrow is the longest pause there is: the last doubling of the table, once in
-// the life of an index of 256 MiB.
-func BenchmarkGrow(b *testing.B) {
-	x := New(Config{})
-	for x.table.halvings > 1 {
-		x.table.grow()
-	}
-	for i := range uint32(len(x.table.entries) / 4 * 3) {
-		h := kvblock.Chain(kvblock.Hash(i), nil)
-		x.table.add(uint32(h>>32), i+1)
-	}
-	full := x.table
+// BenchmarkFill fills an index of 256 MiB, and says how long the slowest of its calls
+// took and the slowest of those in which the table grew: no call must pay for what the
+// others made grow.
+func BenchmarkFill(b *testing.B) {
+	var slowest, slowestGrowing time.Duration
 	for b.Loop() {
-		x.table = full
-		x.table.grow()
+		x := New(Config{})
+		u := &used{x: x, r: seed.New(1, seed.Workload, 0, 0), endpoints: 1}
+		var t turn
+		for !x.nodes.full() {
+			t = u.next(t.blocks, 264)
+			size := x.table.next
+			began := time.Now()
+			x.Hold(0, t.slot, t.blocks)
+			took := time.Since(began)
+			slowest = max(slowest, took)
+			if x.table.next != size {
+				slowestGrowing = max(slowestGrowing, took)
+			}
+		}
 	}
+	b.ReportMetric(float64(slowest.Microseconds()), "slowest-µs")
+	b.ReportMetric(float64(slowestGrowing.Microseconds()), "growing-µs")
 }

@@ -4,7 +4,7 @@
 //
 // A node of the index is one block within one group of 64 endpoints, so that its
 // holders are one machine word. A conversation's own blocks, which one or two endpoints
-// hold, cost one node of 48 bytes and about 11 to 21 bytes of table, however many
+// hold, cost one node of 48 bytes and about 13 to 26 bytes of table, however many
 // endpoints there are; a system prompt that 512 endpoints hold costs eight nodes a
 // block. A dispatch touches one group.
 //
@@ -35,9 +35,10 @@ type Index struct {
 	columns []int32 // by slot: its column, or selection.None
 	limit   int     // columns there may be
 
-	nodes nodes
-	table table
-	sweep uint32 // position of the node from which sweeping goes on; 0: not sweeping
+	nodes   nodes
+	table   table
+	sweep   uint32 // position of the node from which sweeping goes on; 0: not sweeping
+	touched entry  // what touch has read; it is read by nobody
 }
 
 // group is 64 columns of the index. A column is the bit that stands for an endpoint.
@@ -54,8 +55,6 @@ const (
 	groupBytes = int64(unsafe.Sizeof(group{}))
 	slotBytes  = 20 // columns and groups, twice as many columns as slots, and half as much again while they grow
 	slotShare  = 64 // 1/64 of the budget may go to what is kept by slot
-
-	lookAhead = 64 // blocks whose nodes record looks for at a time
 )
 
 // New returns an empty index. It assumes that cfg.Validate found no mistake.
@@ -70,70 +69,6 @@ func New(cfg Config) *Index {
 	x.nodes, x.table = plan(free)
 	x.Grow(cfg.Endpoints)
 	return x
-}
-
-// Promise records that a prompt of these blocks was sent to slot: the endpoint will
-// hold them if all goes well. Unless Hold confirms it, a promise is believed up to the
-// age of half of Config.SpeculativeTTL for certain, and never at the whole of it or
-// later: time is cut into halves of it, and a promise made in one of them lasts to the
-// end of the next. A promise of what is held adds nothing; one of what was promised
-// renews it.
-//
-// When the budget is spent the blocks that were named longest ago are evicted, the end
-// of a chain before its beginning. A chain longer than the whole budget is recorded as
-// far as it fits.
-func (x *Index) Promise(now mono.Time, slot selection.Slot, blocks []kvblock.Hash) {
-	x.record(now, slot, blocks, false)
-}
-
-// Hold records that slot has these blocks: its first token was seen. It is believed
-// until the blocks are evicted or the slot is forgotten.
-func (x *Index) Hold(now mono.Time, slot selection.Slot, blocks []kvblock.Hash) {
-	x.record(now, slot, blocks, true)
-}
-
-// record makes the chain the most recent one of the list, its first block foremost,
-// and sets slot's bit in each node. Going forward with each node linked behind the one
-// before keeps a block ahead of those that follow it, and saves the head of the chain
-// from the evictions that its own tail needs.
-func (x *Index) record(now mono.Time, slot selection.Slot, blocks []kvblock.Hash, held bool) {
-	if len(blocks) == 0 {
-		return
-	}
-	col, ok := x.column(slot)
-	if !ok {
-		return
-	}
-	x.sweepSome(sweepPerBlock * len(blocks))
-	g, bit := col>>6, uint64(1)<<(col&63)
-	epoch := x.epoch(now)
-	before := uint32(root)
-	var guess [lookAhead]uint32
-	for d, h := range blocks {
-		if d%lookAhead == 0 {
-			x.guess(blocks[d:min(d+lookAhead, len(blocks))], g, &guess)
-		}
-		k := keyOf(h, g)
-		i := guess[d%lookAhead]
-		if !x.nodes.at(i).is(k, g) {
-			i = x.find(k, g)
-		}
-		if i == 0 {
-			if i = x.insert(k, g, epoch, before); i == 0 {
-				return // the whole index is this chain
-			}
-		} else {
-			x.nodes.moveBehind(i, before)
-		}
-		n := x.nodes.at(i)
-		n.age(epoch)
-		if held {
-			n.held |= bit
-		} else {
-			n.young |= bit
-		}
-		before = i
-	}
 }
 
 // Match sets overlap, which is by slot, to the number of blocks from the first on that
@@ -205,7 +140,7 @@ func (m *match) drop(n int, columns uint64) {
 // exceeds Config.BudgetBytes, and neither does the sum of old and new while a part of
 // the index is copied to a larger one.
 func (x *Index) Bytes() int64 {
-	return int64(unsafe.Sizeof(*x)) + x.nodes.bytes() + x.table.bytes() +
+	return int64(unsafe.Sizeof(*x)) + x.nodes.bytes() + x.table.bytes +
 		int64(cap(x.groups))*groupBytes + int64(cap(x.columns))*4
 }
 
@@ -217,7 +152,7 @@ func (x *Index) Len() int { return x.table.used }
 func (x *Index) find(k uint64, g int32) uint32 {
 	tag := uint32(k >> 32)
 	for p := x.table.home(tag); ; p = x.table.after(p) {
-		e := x.table.entries[p]
+		e := x.table.at(p)
 		if e == 0 {
 			return 0
 		}
@@ -227,48 +162,6 @@ func (x *Index) find(k uint64, g int32) uint32 {
 			}
 		}
 	}
-}
-
-// guess finds, for blocks that are wanted next, the node to which the first place of
-// the search leads, or 0. It is a guess because recording other blocks first may move
-// entries and evict nodes; a node that still is the block's is right. What it is for is
-// memory that is not in the processor's caches: here no load waits for another block's,
-// which makes recording a long, long unused prompt three times as fast.
-func (x *Index) guess(blocks []kvblock.Hash, g int32, guess *[lookAhead]uint32) {
-	var entries [lookAhead]entry
-	for j, h := range blocks {
-		entries[j] = x.table.entries[x.table.home(uint32(keyOf(h, g)>>32))]
-	}
-	for j, h := range blocks {
-		guess[j] = 0
-		if i := entries[j].node(); x.nodes.at(i).is(keyOf(h, g), g) {
-			guess[j] = i
-		}
-	}
-}
-
-// insert returns a new node behind the given one, or 0 when nothing but the chain up to
-// that one could make room for it.
-func (x *Index) insert(k uint64, g int32, epoch, before uint32) uint32 {
-	i := x.nodes.take()
-	if i == 0 {
-		victim := x.nodes.at(root).prev
-		if victim == before {
-			return 0
-		}
-		x.remove(victim)
-		i = x.nodes.take()
-	}
-	x.table.add(uint32(k>>32), i)
-	*x.nodes.at(i) = node{key: k, group: g, epoch: epoch}
-	x.nodes.link(i, before)
-	return i
-}
-
-func (x *Index) remove(i uint32) {
-	x.table.remove(uint32(x.nodes.at(i).key>>32), i)
-	x.nodes.unlink(i)
-	x.nodes.give(i)
 }
 
 // epoch counts half TTLs.

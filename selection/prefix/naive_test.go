@@ -230,8 +230,8 @@ func checkStructure(t interface{ Fatalf(string, ...any) }, x *Index) {
 		}
 	}
 	entered := 0
-	for _, e := range x.table.entries {
-		if e != 0 {
+	for p := range x.table.full {
+		if x.table.at(p) != 0 {
 			entered++
 		}
 	}

@@ -72,16 +72,19 @@ func (s *nodes) bytes() int64 {
 
 func (s *nodes) at(i uint32) *node { return &s.chunks[i/chunkNodes][i%chunkNodes] }
 
-// take returns a vacant node, or 0 when all that may be allocated are in use.
+// full is true when all nodes that may be allocated are in use.
+func (s *nodes) full() bool { return s.spare == 0 && s.fresh == uint32(cap(s.chunks)*chunkNodes) }
+
+// take returns a vacant node, or 0 when there is none.
 func (s *nodes) take() uint32 {
 	if i := s.spare; i != 0 {
 		s.spare = s.at(i).next
 		return i
 	}
+	if s.full() {
+		return 0
+	}
 	if s.fresh == uint32(len(s.chunks)*chunkNodes) {
-		if len(s.chunks) == cap(s.chunks) {
-			return 0
-		}
 		s.chunks = append(s.chunks, new([chunkNodes]node))
 	}
 	s.fresh++
@@ -107,11 +110,16 @@ func (s *nodes) unlink(i uint32) {
 	s.at(n.next).prev = n.prev
 }
 
-// moveBehind makes node i the one that follows before.
-func (s *nodes) moveBehind(i, before uint32) {
-	if i == before || s.at(i).prev == before {
+// moveBehind makes the nodes from first to last, which follow one another, those that
+// follow before, which is none of them.
+func (s *nodes) moveBehind(first, last, before uint32) {
+	f, l := s.at(first), s.at(last)
+	if f.prev == before {
 		return
 	}
-	s.unlink(i)
-	s.link(i, before)
+	s.at(f.prev).next, s.at(l.next).prev = l.next, f.prev
+	b := s.at(before)
+	f.prev, l.next = before, b.next
+	s.at(b.next).prev = last
+	b.next = first
 }
