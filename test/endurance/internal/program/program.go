@@ -6,6 +6,7 @@ package program
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -185,7 +186,8 @@ type Gateway struct {
 	Admin string
 }
 
-var servingLine = regexp.MustCompile(`"msg":"serving","listen":"([^"]+)","admin":"([^"]+)"`)
+// serving is the line of its log with which kvasir serve says where it listens.
+type serving struct{ Msg, Listen, Admin string }
 
 // StartGateway runs kvasir serve and waits until it says where it listens. line gets each
 // line of its log.
@@ -195,8 +197,9 @@ func (b *Binary) StartGateway(dir, configFile string, env []string, line func([]
 	var said []string
 	p, err := b.Start(dir, env, func(text []byte) {
 		if g.Addr == "" {
-			if m := servingLine.FindSubmatch(text); m != nil {
-				g.Addr, g.Admin = string(m[1]), string(m[2])
+			var l serving
+			if json.Unmarshal(text, &l) == nil && l.Msg == "serving" {
+				g.Addr, g.Admin = l.Listen, l.Admin
 				close(ready)
 			} else {
 				said = append(said, string(text))
