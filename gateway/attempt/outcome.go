@@ -109,7 +109,7 @@ var table = [outcomes]traits{
 	ConnectFailed:     {"connect_failed", ClassEndpointFailure, Certain, true},
 	ConnectTimeout:    {"connect_timeout", ClassEndpointFailure, Certain, true},
 	Exhausted:         {"exhausted", ClassBackPressure, NoEvidence, true},
-	Broken:            {"broken", ClassEndpointFailure, Probable, true},
+	Broken:            {"broken", ClassEndpointFailure, Doubtful, true},
 	StaleConnection:   {"stale_connection", ClassEndpointFailure, NoEvidence, true},
 	HeaderTimeout:     {"header_timeout", ClassEndpointFailure, Probable, true},
 	FirstTokenTimeout: {"first_token_timeout", ClassEndpointFailure, Probable, true},
@@ -163,7 +163,7 @@ func (o Outcome) Evidence() Evidence { return table[o].evidence }
 
 // Dead reports whether the outcome means that nobody is there to answer, so that an
 // endpoint out of rotation is no worse a guess.
-func (o Outcome) Dead() bool { return table[o].evidence >= Probable }
+func (o Outcome) Dead() bool { return o == Broken || table[o].evidence >= Probable }
 
 // FromStatus returns the outcome that an HTTP status means for an attempt that ended
 // with it.

@@ -3,6 +3,7 @@ package flow
 import (
 	"kvasir/internal/mono"
 	"kvasir/selection"
+	"kvasir/selection/health"
 )
 
 // charge books the call's attempt on an endpoint, in the same step as the pick: no
@@ -37,7 +38,11 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 
 	c.probe = !c.resort && s.breaker.Dispatch(m.health, now)
 	if c.probe {
-		s.pool.dirty = true // one probe at a time
+		s.pool.dirty = true                                           // one probe at a time
+		if s.breaker.Cause() == health.Silent && m.health.Stall > 0 { // it may hang as those before it
+			m.recallAt = min(m.recallAt, now.Add(m.health.Stall))
+			m.requestWake(m.recallAt)
+		}
 	}
 	if m.index != nil {
 		m.index.Promise(now, slot, c.request.Blocks)

@@ -45,9 +45,11 @@ type call struct {
 
 // trial is an endpoint that a call has tried, and how that ended.
 type trial struct {
+	pool       *pool
 	slot       selection.Slot
 	generation uint32
 	outcome    attempt.Outcome
+	suspect    bool // it fails at one call after the other
 }
 
 // hasTried reports whether the call must not go to the endpoint again.
@@ -67,17 +69,22 @@ func (c *call) excludes(slot selection.Slot, generation uint32) bool {
 	return q.Owned && (slot != q.Owner || generation != q.OwnerGeneration) || c.nTried > 0 && c.hasTried(slot, generation)
 }
 
-// failsElsewhere reports whether two endpoints have answered the call with a failure, so
-// that a third would most likely do, too (field case F30).
-func (c *call) failsElsewhere() bool {
+// failures returns how many endpoints of the pool, or of all pools where p is nil, have
+// answered the call with a failure and are no suspects themselves.
+func (c *call) failures(p *pool) int {
 	n := 0
 	for _, t := range c.tried[:c.nTried] {
-		if t.outcome.Evidence() == attempt.Doubtful {
+		if t.outcome.Evidence() == attempt.Doubtful && !t.suspect && (p == nil || t.pool == p) {
 			n++
 		}
 	}
-	return n > 1
+	return n
 }
+
+// mostFailures is how many endpoints of one pool may fail at a call before the call is
+// taken to be at fault there: a third would most likely fail at it, too (field case F30).
+// Another pool may still be able to answer it.
+const mostFailures = 2
 
 // mayResort reports whether the call, when nobody else is left, may go to an endpoint out
 // of rotation: after one that is dead, not after one that is busy and says so.

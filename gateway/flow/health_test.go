@@ -122,18 +122,22 @@ func TestFailingFast_LeavesOnceOthersAnswerItsCalls(t *testing.T) {
 
 func TestF30_OneCallThatFailsEverywhereBlamesNobody(t *testing.T) {
 	for _, o := range []attempt.Outcome{attempt.Failed, attempt.Missing, attempt.StreamError} {
-		d := drive(t, newConfig(newTestPool("p", lightest{}, names(3)...)), func(_ selection.Slot, call int) (attempt.Outcome, time.Duration) {
-			if call%2 == 0 {
+		d := drive(t, newConfig(newTestPool("p", &turns{}, names(3)...)), func(_ selection.Slot, call int) (attempt.Outcome, time.Duration) {
+			if call%10 == 0 {
 				return o, attempt.NoWait
 			}
 			return attempt.Success, attempt.NoWait
 		})
+		d.m.retry.Attempts = 5
 		for range 400 {
 			d.now = d.now.Add(time.Second) // so that the budget is no reason to stop
 			d.call()
 		}
 		if len(d.notices) != 0 {
 			t.Errorf("%v: %+v", o, d.notices)
+		}
+		if n := d.sent[0] + d.sent[1] + d.sent[2]; n != 360+2*40 {
+			t.Errorf("%v: 360 good calls and 40 bad ones were sent %d times", o, n)
 		}
 	}
 }
@@ -395,6 +399,14 @@ func TestHealthPath_TakesOutAndOnlyACallBringsBack(t *testing.T) {
 		d.step(Health(0, 0, false))
 	}
 	d.step(Wake())
+	if d.count(Ejected) != 0 {
+		t.Fatalf("a path that never answered well: notices %+v", d.notices)
+	}
+	d.step(Health(0, 0, true))
+	for range 3 {
+		d.step(Health(0, 0, false))
+	}
+	d.step(Wake())
 	if d.count(Ejected) != 1 || d.notices[0].Cause != health.Unhealthy {
 		t.Fatalf("notices %+v", d.notices)
 	}
@@ -637,5 +649,129 @@ func TestF34_AnEndpointThatWasIdleIsNotSilent(t *testing.T) {
 	d.step(Wake())
 	if len(d.notices) != 0 {
 		t.Errorf("notices %+v", d.notices)
+	}
+}
+
+// Answers that break after their first content are counted by themselves: that content
+// brings the endpoint back each time. Good ones between them are a reason to stay.
+func TestTornAnswers_TakeOutWhatOnlyEverBegins(t *testing.T) {
+	for _, o := range []attempt.Outcome{attempt.Broken, attempt.StreamError, attempt.Stalled} {
+		for _, good := range []int{0, 3} { // of one endpoint's answers each third is good
+			d := drive(t, newConfig(newTestPool("p", lightest{}, "a", "b")), nil)
+			for i := range 9 {
+				d.id++
+				d.now = d.now.Add(20 * time.Second) // too few for their share to count
+				a := d.step(Arrive(request(d.id)))[0]
+				d.step(FirstToken(a.Ticket, 0))
+				end := attempt.Success
+				if a.Slot == 0 && (good == 0 || i%good != 0) {
+					end = o
+				}
+				d.step(Done(a.Ticket, 0, end, Usage{}))
+				d.step(Wake())
+			}
+			if want := map[int]int{0: 7, 3: 0}[good]; d.count(Ejected) != want {
+				t.Errorf("%v, one in %d good: notices %+v", o, good, d.notices)
+			}
+		}
+	}
+}
+
+// Two failures in one pool say that the call is at fault there; another pool may yet
+// answer it.
+func TestF30_AnotherPoolIsAskedAfterTwoFailures(t *testing.T) {
+	d := drive(t, newConfig(newTestPool("first", lightest{}, "a", "b", "c"), newTestPool("second", lightest{}, "d", "e", "f")),
+		func(slot selection.Slot, _ int) (attempt.Outcome, time.Duration) {
+			if slot < 3 {
+				return attempt.Failed, attempt.NoWait
+			}
+			return attempt.Success, attempt.NoWait
+		})
+	d.m.retry.Attempts = 5
+	a, o := d.call()
+	if o != attempt.Success || a.Pool != 1 || d.sent[0]+d.sent[1]+d.sent[2] != 2 {
+		t.Fatalf("%v in pool %d after %v", o, a.Pool, d.sent)
+	}
+	// What another pool has answered was the first one's failure, and all of it may leave.
+	for range 40 {
+		d.now = d.now.Add(200 * time.Millisecond)
+		d.call()
+	}
+	if n := outOfRotation(d.m); n != 3 {
+		t.Errorf("%d endpoints out of rotation, want the first pool's 3: %v", n, d.sent)
+	}
+}
+
+// An endpoint that may not leave since too many others have is asked last: what fails
+// fast looks idle.
+func TestDoubt_WhoMayNotLeaveIsAskedLast(t *testing.T) {
+	c := newConfig(newTestPool("p", lightest{}, names(4)...))
+	c.Health.MaxEjected = 0.25
+	d := drive(t, c, func(slot selection.Slot, _ int) (attempt.Outcome, time.Duration) {
+		if slot < 2 {
+			return attempt.Failed, attempt.NoWait
+		}
+		return attempt.Success, attempt.NoWait
+	})
+	failed := 0
+	for range 600 {
+		d.now = d.now.Add(100 * time.Millisecond)
+		if _, o := d.call(); o != attempt.Success {
+			failed++
+		}
+	}
+	if failed > 3 || d.count(Ejected) == 0 || outOfRotation(d.m) > 1 || d.sent[0]+d.sent[1] > 30 {
+		t.Errorf("%d calls failed, notices %+v, sent %v", failed, d.notices, d.sent)
+	}
+}
+
+// An endpoint with no room that asks to be tried again at once is not believed for ever.
+func TestF24_NoWaitAtAllIsBelievedOnce(t *testing.T) {
+	d := drive(t, newConfig(newTestPool("p", lightest{}, "a", "b")), func(slot selection.Slot, _ int) (attempt.Outcome, time.Duration) {
+		if slot == 0 {
+			return attempt.Busy, 0
+		}
+		return attempt.Success, attempt.NoWait
+	})
+	for range 200 {
+		d.now = d.now.Add(10 * time.Millisecond)
+		d.call()
+	}
+	if d.sent[0] > 10 || len(d.notices) != 0 {
+		t.Errorf("in two seconds %d calls of 200 found no room, notices %+v", d.sent[0], d.notices)
+	}
+}
+
+// The call that probes an endpoint found silent is taken back as well, once it has waited
+// as long.
+func TestF34_AProbeThatHangsIsTakenBack(t *testing.T) {
+	for _, n := range []int{5, 10} { // of ten the last are taken back after the probe was sent
+		c := newConfig(newTestPool("p", lightest{}, "a", "b"))
+		c.Retry.Ratio, c.Retry.Floor = 0, 1
+		d, _ := hanging(t, c, n)
+		until := func(at mono.Time) {
+			for d.now < at {
+				d.now = d.now.Add(recallEvery)
+				seen := len(d.recalls)
+				d.step(Wake())
+				for _, r := range d.recalls[seen:] {
+					d.step(Done(r.Ticket, r.Attempt, attempt.Recalled, Usage{}))
+				}
+			}
+		}
+		until(d.now.Add(37 * time.Second))
+		d.id++
+		probe := d.step(Arrive(request(d.id)))[0]
+		if probe.Slot != 0 || (len(d.recalls) < n) != (n == 10) {
+			t.Fatalf("%d of %d calls were taken back; the probe is %+v", len(d.recalls), n, probe)
+		}
+		until(d.now.Add(29 * time.Second))
+		if len(d.recalls) != n {
+			t.Fatalf("%d of %d calls were taken back before the probe's time", len(d.recalls), n)
+		}
+		until(d.now.Add(3 * time.Second))
+		if len(d.recalls) != n+1 || d.recalls[n].Ticket.Call != probe.Ticket.Call {
+			t.Errorf("%d of %d and the probe were taken back", len(d.recalls), n)
+		}
 	}
 }

@@ -1,6 +1,8 @@
 package flow
 
 import (
+	"time"
+
 	"kvasir/gateway/attempt"
 	"kvasir/internal/mono"
 	"kvasir/selection"
@@ -10,18 +12,16 @@ import (
 // judge draws from the end of a call's attempt what it says of the endpoint.
 func (m *Machine) judge(r *report, c *call) {
 	s, o := &m.state[c.slot], r.outcome
-	if alive(o) {
-		s.life = r.at
+	if o == attempt.Success {
+		s.life, s.torn = r.at, 0
 	}
 	if o.Pushed() {
-		s.busyUntil = max(s.busyUntil, r.at.Add(m.health.BusyFor(r.wait)))
-		s.pool.dirty = true
+		s.pushes++
+		m.shun(r.at, c.slot, m.health.BusyFor(r.wait, s.pushes))
 	}
 	switch {
 	case c.committed:
-		if o == attempt.Stalled {
-			m.fail(r.at, c.slot, o, false)
-		}
+		m.tear(r, c.slot)
 	case o == attempt.Success:
 		m.succeed(r.at, c)
 	case c.resort:
@@ -32,24 +32,45 @@ func (m *Machine) judge(r *report, c *call) {
 		m.fail(r.at, c.slot, o, c.probe)
 	case c.probe:
 		m.probeLost(r.at, c.slot)
+	case o.Evidence() == attempt.Doubtful:
+		s.doubts++
 	}
 }
 
-// alive reports whether the end of an attempt shows that somebody is there who answers.
-func alive(o attempt.Outcome) bool {
-	switch o.Class() {
-	case attempt.ClassSuccess, attempt.ClassCallerFault:
-		return true
+// suspect reports whether the endpoint fails at one call after the other, so that one more
+// failure says little of its call: what fails fast looks idle, and two such endpoints would
+// draw every call, and no call would get to one that answers and so shows whose fault it was.
+func (s *endpointState) suspect(c health.Config) bool {
+	return s.doubts >= c.Failures || s.breaker.State() != health.InRotation
+}
+
+// tear judges an answer that went wrong after its first content. Such content has brought
+// the endpoint back each time, so these failures are counted by themselves.
+func (m *Machine) tear(r *report, slot selection.Slot) {
+	s := &m.state[slot]
+	switch r.outcome {
+	case attempt.Stalled, attempt.Broken, attempt.StreamError:
 	default:
-		return o.Pushed() || o.Evidence() == attempt.Doubtful
+		return
 	}
+	m.fail(r.at, slot, r.outcome, false)
+	if s.torn++; s.torn >= m.health.Failures && !s.leaving && s.breaker.State() == health.InRotation {
+		m.eject(r.at, slot, causeOf(r.outcome), true)
+	}
+}
+
+// shun leaves an endpoint alone for a while, as long as others can be asked.
+func (m *Machine) shun(at mono.Time, slot selection.Slot, d time.Duration) {
+	s := &m.state[slot]
+	s.busyUntil = max(s.busyUntil, at.Add(d))
+	s.pool.dirty = true
 }
 
 // succeed books content from the call's endpoint: it is in rotation, whatever it was.
 // Endpoints that did not answer the same call have themselves to blame.
 func (m *Machine) succeed(at mono.Time, c *call) {
 	s := &m.state[c.slot]
-	s.life = at
+	s.life, s.pushes, s.doubts = at, 0, 0
 	if s.breaker.Succeed(m.health, at) {
 		m.refresh(at, c.slot)
 		m.notice(Action{Kind: Returned, Slot: c.slot})
@@ -93,6 +114,7 @@ func (m *Machine) eject(at mono.Time, slot selection.Slot, why health.Cause, dou
 	s := &m.state[slot]
 	in := s.breaker.State() == health.InRotation
 	if in && !s.pool.canSpare(m, slot, doubtful) {
+		m.shun(at, slot, m.health.Ejection) // it stays, and is asked last: what fails fast looks idle
 		return false
 	}
 	s.breaker.Eject(m.health, at, why)
@@ -117,7 +139,7 @@ func (m *Machine) asked(r *report) {
 	s := &m.state[r.slot]
 	s.pool.dirty = true
 	if s.breaker.Asked(r.at, r.healthy, max(s.pool.misses, 1)) {
-		m.eject(r.at, r.slot, health.Unhealthy, false)
+		m.eject(r.at, r.slot, health.Unhealthy, true)
 	}
 }
 

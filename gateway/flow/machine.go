@@ -114,6 +114,9 @@ type endpointState struct {
 	cachedSeen int64     // of those, found in the prefix cache
 	dispatched int64     // attempts ever sent
 	restarts   int64
+	pushes     int // answers of back-pressure in a row
+	torn       int // answers in a row that broke after their first content
+	doubts     int // failures in a row of which nobody knows whose they are
 }
 
 type report struct {
@@ -235,7 +238,7 @@ func (m *Machine) dispatch(now mono.Time, i int32) bool {
 			continue
 		}
 		for _, p := range m.pools {
-			if p.refresh(m, now, c, among) {
+			if c.failures(p) < mostFailures && p.refresh(m, now, c, among) {
 				c.resort = among == everybody
 				m.pick(now, i, p)
 				return true
@@ -296,8 +299,8 @@ func (m *Machine) done(r *report) {
 		s.promptSeen += int64(r.usage.Prompt)
 		s.cachedSeen += int64(r.usage.Cached)
 	}
-	tried := trial{c.slot, m.endpoints[c.slot].Generation, r.outcome}
 	m.judge(r, c)
+	tried := trial{s.pool, c.slot, m.endpoints[c.slot].Generation, r.outcome, s.suspect(m.health)}
 	m.release(r.ticket.index)
 	if c.committed || !r.outcome.Retryable() {
 		m.forget(r.ticket.index)

@@ -378,13 +378,13 @@ func TestGuard_ToBeDueForAProbeIsNotToBeInRotation(t *testing.T) {
 	if s := m.Snapshot(now + 1000).Pools[0].Endpoints[1]; s.Health != health.InRotation {
 		t.Errorf("the last endpoint is %v while the other one is only being probed", s.Health)
 	}
-	// The probe hangs; after as long again the next call is one too.
-	if a := only(t, m.Step(now+mono.Time(5*time.Second), Arrive(request(30)))); len(a.Decision.Candidates) != 2 {
+	// The probe hangs; after twice as long the next call is one too.
+	if a := only(t, m.Step(now+mono.Time(10*time.Second), Arrive(request(30)))); len(a.Decision.Candidates) != 2 {
 		t.Error("a probe that hangs keeps its endpoint out")
 	}
 }
 
-func TestPoison_OneCallIsNoEvidenceAgainstTwoEndpoints(t *testing.T) {
+func TestPoison_OneCallIsNoEvidence(t *testing.T) {
 	c := newConfig(newTestPool("p", lightest{}, "a", "b", "c"))
 	c.Health.Failures = 1
 	m := New(c)
@@ -404,8 +404,8 @@ func TestPoison_OneCallIsNoEvidenceAgainstTwoEndpoints(t *testing.T) {
 			out++
 		}
 	}
-	if out != 1 {
-		t.Errorf("one call that breaks whoever takes it put %d endpoints out of rotation, want 1", out)
+	if out != 0 {
+		t.Errorf("one call that breaks whoever takes it put %d endpoints out of rotation", out)
 	}
 }
 

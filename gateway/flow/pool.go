@@ -159,7 +159,8 @@ func (p *pool) canSpare(m *Machine, slot selection.Slot, doubtful bool) bool {
 	if p.last && others == 0 {
 		return false
 	}
-	return !doubtful || out <= max(1, int(m.health.MaxEjected*float64(len(p.view.Members))))
+	// Behind another pool stands one that may answer: whose failures they are was seen.
+	return !doubtful || !p.last || out <= max(1, int(m.health.MaxEjected*float64(len(p.view.Members))))
 }
 
 // decision builds the explanation of a pick, before the pick is charged.

@@ -64,7 +64,7 @@ func (m *Machine) verdict(now mono.Time, t Ticket) {
 	switch {
 	case c.attempt >= m.retry.Attempts:
 		m.giveUp(t.index, AttemptsSpent)
-	case c.failsElsewhere():
+	case !elsewhere && c.failures(nil) >= mostFailures:
 		m.giveUp(t.index, FailsElsewhere)
 	case !elsewhere && !m.patient(c):
 		m.giveUp(t.index, NoAlternative)
@@ -130,6 +130,9 @@ func (m *Machine) giveUp(i int32, why Reason) {
 // still go to.
 func (m *Machine) hasAlternative(now mono.Time, c *call, but selection.Slot) bool {
 	for _, p := range m.pools {
+		if c.failures(p) >= mostFailures {
+			continue
+		}
 		for _, slot := range p.view.Members {
 			s := &m.state[slot]
 			if slot == but || s.draining || c.excludes(slot, m.endpoints[slot].Generation) {

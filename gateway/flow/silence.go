@@ -54,7 +54,7 @@ func (m *Machine) recall(now mono.Time) {
 	m.recallAt = mono.Never
 	for i := range m.state {
 		if m.state[i].abandoned() && !m.recallFrom(now, selection.Slot(i)) {
-			m.recallAt = now.Add(recallEvery)
+			m.recallAt = min(m.recallAt, now.Add(recallEvery))
 		}
 	}
 }
@@ -67,7 +67,11 @@ func (m *Machine) recallFrom(now mono.Time, slot selection.Slot) bool {
 	}
 	for ; i != none; i = m.calls[i].newer {
 		c := &m.calls[i]
-		if c.committed || c.recalled || c.probe || c.attempt >= m.retry.Attempts {
+		if c.committed || c.recalled || c.attempt >= m.retry.Attempts {
+			continue
+		}
+		if c.probe && now.Sub(c.dispatched) < m.health.Stall { // it may yet be answered
+			m.recallAt = min(m.recallAt, c.dispatched.Add(m.health.Stall))
 			continue
 		}
 		if !m.hasAlternative(now, c, slot) || !m.budget.Spend(now) {

@@ -68,14 +68,14 @@ func TestAttemptsHaveACeiling(t *testing.T) {
 func TestNoSettingRetriesForEver(t *testing.T) {
 	var scripts []scripted.Script
 	for range 12 {
-		scripts = append(scripts, refuse)
+		scripts = append(scripts, status(503))
 	}
 	s := pooled(scripts...)
 	s.config = func(c *proxy.Config) { c.Models[0].Machine.Retry.Attempts = 5 }
 	r := newRig(t, s)
 	defer r.close()
 	r.attempts = 6
-	if a := r.post(chatPath, unstreamed); a.status != 502 {
+	if a := r.post(chatPath, unstreamed); a.status != 503 {
 		t.Errorf("status %d", a.status)
 	}
 	if n := r.upstreamCalls(); n != 6 {
@@ -322,6 +322,9 @@ func TestLastEndpointStaysInRotation(t *testing.T) {
 	}
 	r := newRig(t, s)
 	defer r.close()
+	for _, up := range r.upstreams {
+		up.Close() // its connections are refused
+	}
 	for range 3 {
 		if a := r.post(chatPath, unstreamed); a.status != 502 {
 			t.Errorf("status %d", a.status)

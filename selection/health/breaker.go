@@ -1,6 +1,8 @@
 package health
 
 import (
+	"time"
+
 	"kvasir/internal/mono"
 )
 
@@ -13,6 +15,7 @@ type Breaker struct {
 	ejections int       // in a row, none of whose probes succeeded
 	until     mono.Time // while Ejected or Probing: when the next probe is due
 	unhealthy bool      // the health path says so
+	answered  bool      // the health path has answered well before: it is there
 	missed    int       // health requests in a row that failed
 	recent    window
 }
@@ -44,7 +47,10 @@ func (b *Breaker) Dispatch(c Config, now mono.Time) bool {
 	if b.state == InRotation {
 		return false
 	}
-	b.state, b.until = Probing, now.Add(c.Ejection)
+	if b.state == Probing { // the probe before has no answer: the next but one comes later
+		b.ejections++
+	}
+	b.state, b.until = Probing, now.Add(b.span(c))
 	return true
 }
 
@@ -95,6 +101,14 @@ func (b *Breaker) Fail(c Config, now mono.Time, probe bool) Verdict {
 // Eject takes the endpoint out of rotation. Each time in a row lasts twice as long as the
 // one before, up to the bound.
 func (b *Breaker) Eject(c Config, now mono.Time, why Cause) {
+	d := b.span(c)
+	b.ejections++
+	b.state, b.cause = Ejected, why
+	b.until = now.Add(d)
+}
+
+// span returns how long the endpoint stays out from now on.
+func (b *Breaker) span(c Config) time.Duration {
 	d := c.Ejection
 	for range min(b.ejections, 32) {
 		if d >= c.MaxEjection {
@@ -102,9 +116,7 @@ func (b *Breaker) Eject(c Config, now mono.Time, why Cause) {
 		}
 		d *= 2
 	}
-	b.ejections++
-	b.state, b.cause = Ejected, why
-	b.until = now.Add(max(min(d, c.MaxEjection), c.Ejection))
+	return max(min(d, c.MaxEjection), c.Ejection)
 }
 
 // ProbeLost books a probe that ended without a verdict (its client left, or the call
@@ -120,14 +132,14 @@ func (b *Breaker) ProbeLost(now mono.Time) {
 // which is the caller's to do, as for Fail.
 func (b *Breaker) Asked(now mono.Time, ok bool, most int) bool {
 	if !ok {
-		b.missed++
-		if b.missed < most {
+		// A path that never answered well may not exist, and says nothing.
+		if b.missed++; b.missed < most || !b.answered {
 			return false
 		}
 		b.unhealthy = true
 		return b.state == InRotation
 	}
-	b.missed, b.unhealthy = 0, false
+	b.answered, b.missed, b.unhealthy = true, 0, false
 	// It is there again. Whether it works a real call must show; what failed for another
 	// reason than absence sits its time out.
 	if b.state == Ejected && (b.cause == Unreachable || b.cause == Unhealthy) {

@@ -53,13 +53,19 @@ func Default() Config {
 	}
 }
 
-// BusyFor returns how long an endpoint is left alone that answered with back-pressure and
-// named a time, or none (negative).
-func (c Config) BusyFor(named time.Duration) time.Duration {
+// BusyFor returns how long an endpoint is left alone that answered with back-pressure for
+// the nth time in a row and named a time, or none (negative). It is taken at its word the
+// first time; one that names no time to speak of again and again, and has no room, would
+// look idle otherwise.
+func (c Config) BusyFor(named time.Duration, nth int) time.Duration {
 	if named < 0 {
 		return c.Busy
 	}
-	return min(named, c.MaxBusy)
+	d := min(named, c.MaxBusy)
+	if nth > 1 {
+		d = max(d, min(c.Busy, c.Busy/8<<min(nth-2, 8)))
+	}
+	return d
 }
 
 // Warmth returns the part of its share, above 0 and at most 1, that an endpoint has which

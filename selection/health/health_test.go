@@ -137,9 +137,14 @@ func TestBreaker_ProbesWithOneCall(t *testing.T) {
 
 	b = open()
 	b.Dispatch(c, due)
-	if b.Permits(due+at(c.Ejection)-1) || !b.Permits(due+at(c.Ejection)) {
-		t.Error("a probe without a verdict does not make room for the next one in its time")
+	for n, span := range []time.Duration{2 * c.Ejection, 4 * c.Ejection, 8 * c.Ejection} {
+		if b.Permits(due+at(span)-1) || !b.Permits(due+at(span)) {
+			t.Fatalf("probe %d without a verdict does not make room for the next one in its time", n+1)
+		}
+		due += at(span)
+		b.Dispatch(c, due)
 	}
+	due = at(time.Second)
 
 	b = open()
 	b.Dispatch(c, due)
@@ -163,8 +168,10 @@ func TestBreaker_EjectionsAreBounded(t *testing.T) {
 func TestBreaker_HealthPath(t *testing.T) {
 	c := Default()
 	var b Breaker
-	if b.Asked(1, false, 3) || b.Asked(2, false, 3) {
-		t.Fatal("fewer misses than it takes")
+	for i := range 10 {
+		if b.Asked(mono.Time(i), false, 3) || !b.Healthy() {
+			t.Fatal("a path that never answered well counts")
+		}
 	}
 	b.Asked(3, true, 3)
 	b.Asked(4, false, 3)
@@ -193,9 +200,16 @@ func TestBreaker_HealthPath(t *testing.T) {
 
 func TestBusyFor(t *testing.T) {
 	c := Default()
-	for named, want := range map[time.Duration]time.Duration{-1: c.Busy, 0: 0, time.Second / 2: time.Second / 2, time.Hour: c.MaxBusy} {
-		if got := c.BusyFor(named); got != want {
-			t.Errorf("named %v: %v, want %v", named, got, want)
+	for _, x := range []struct {
+		named time.Duration
+		nth   int
+		want  time.Duration
+	}{
+		{-1, 1, c.Busy}, {0, 1, 0}, {time.Second / 2, 1, time.Second / 2}, {time.Hour, 1, c.MaxBusy},
+		{0, 2, c.Busy / 8}, {0, 3, c.Busy / 4}, {0, 5, c.Busy}, {0, 1000, c.Busy}, {2 * time.Second, 9, 2 * time.Second}, {-1, 9, c.Busy},
+	} {
+		if got := c.BusyFor(x.named, x.nth); got != x.want {
+			t.Errorf("named %v, number %d: %v, want %v", x.named, x.nth, got, x.want)
 		}
 	}
 }
