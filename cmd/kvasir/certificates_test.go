@@ -298,7 +298,7 @@ func TestReload_OnAChangeOfTheFile(t *testing.T) {
 	r := runNode(t, text)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { defer close(ended); r.run(ctx, true) }()
+	go func() { defer close(ended); r.run(ctx, nil, true) }()
 	time.Sleep(100 * time.Millisecond) // it has looked once
 	write(t, r.file, []byte(strings.Replace(text, "m: [", "n: [", 1)))
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {

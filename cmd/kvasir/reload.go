@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"reflect"
 	"slices"
 	"strings"
@@ -111,10 +110,7 @@ func explainProblems(err error) string {
 const watchEvery = time.Second
 
 // run reloads until ctx ends.
-func (r *reloader) run(ctx context.Context, watch bool) {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
+func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal, watch bool) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	served := r.look()
@@ -123,7 +119,7 @@ func (r *reloader) run(ctx context.Context, watch bool) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-hup:
+		case <-hangups:
 			_ = r.reload() // it is in the log
 			served = r.look()
 			seen = served

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"kvasir/config"
 	"kvasir/telemetry"
@@ -44,6 +47,11 @@ func runServe(ctx context.Context, env environment, args []string) int {
 		fmt.Fprintf(env.stderr, "kvasir serve: expected --config FILE and nothing else\n\n%s", serveUsage)
 		return 2
 	}
+	// Caught from the first to the last: a SIGHUP that comes while it starts or drains would
+	// end the process, and the calls with it.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	c, err := config.Load(*file, config.Env{Getenv: env.getenv})
 	if err != nil {
 		if problems, ok := errors.AsType[config.Problems](err); ok {
@@ -67,7 +75,7 @@ func runServe(ctx context.Context, env environment, args []string) int {
 	r.node = n
 	reloading, stopReloading := context.WithCancel(ctx)
 	defer stopReloading()
-	go r.run(reloading, c.WatchFile)
+	go r.run(reloading, hangups, c.WatchFile)
 	log.Info("serving", "version", buildVersion(), "listen", n.dataAddr, "admin", n.adminAddr, "models", len(c.Models), "seed", c.Seed)
 	code := 0
 	select {
