@@ -222,6 +222,13 @@ func (r *bodyReader) Close() error {
 	return nil
 }
 
+// mostReaders is how often a body may be begun for one attempt. net/http begins a refused
+// stream anew seven times, from the second time on after a wait that doubles: what goes
+// beyond once, at once, is the machine's to decide.
+const mostReaders = 2
+
+var errRefusedAgain = errors.New("the endpoint refused the stream again")
+
 // rereader makes readers of the same pieces for a transport that may have to begin anew,
 // and closes them all in the end: one that was superseded is nobody's.
 type rereader struct {
@@ -237,6 +244,9 @@ func (r *rereader) open() (io.ReadCloser, error) {
 	defer r.mu.Unlock()
 	if r.ended {
 		return nil, http.ErrBodyReadAfterClose
+	}
+	if len(r.readers) == mostReaders {
+		return nil, errRefusedAgain
 	}
 	reader := r.body.reader(slices.Clone(r.pieces)...)
 	r.readers = append(r.readers, reader)

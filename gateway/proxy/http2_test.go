@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"kvasir/gateway/proxy"
 	"kvasir/internal/testkit/scripted"
 )
@@ -329,5 +331,69 @@ func TestF42_GoAway(t *testing.T) {
 	}
 	if err := <-stopped; err != nil && !errors.Is(err, http.ErrServerClosed) {
 		t.Error(err)
+	}
+}
+
+// A server that refuses every stream unprocessed is asked as often as the machine says: the
+// transport's own attempts are unseen by its budget, and wait for seconds.
+func TestHTTP2_RefusedStreamsAreTheMachinesToRepeat(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var streams atomic.Int32
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() { refuseStreams(conn, &streams) })
+		}
+	})
+	other := newH2Upstream(t, proxy.H2C, 0, answerJSON)
+	refusing := &h2Upstream{Server: &httptest.Server{URL: "http://" + l.Addr().String()}}
+	r, transport := h2Rig(t, proxy.H2C, 0, refusing, other)
+	start := time.Now()
+	for range 2 { // one for each endpoint
+		if a := r.post(chatPath, unstreamed); a.status != 200 {
+			t.Errorf("status %d, %s", a.status, a.body)
+		}
+	}
+	// One attempt and the free one after it, each begun twice at most.
+	if n := streams.Load(); n < 2 || n > 4 {
+		t.Errorf("%d streams in %v", n, time.Since(start))
+	}
+	r.close()
+	transport.CloseIdleConnections()
+	_ = l.Close()
+	conns.Wait()
+}
+
+// refuseStreams is an HTTP/2 server that processes nothing.
+func refuseStreams(conn net.Conn, streams *atomic.Int32) {
+	defer conn.Close()
+	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
+		return
+	}
+	f := http2.NewFramer(conn, conn)
+	if f.WriteSettings() != nil {
+		return
+	}
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			return
+		}
+		switch frame := frame.(type) {
+		case *http2.HeadersFrame:
+			streams.Add(1)
+			_ = f.WriteRSTStream(frame.StreamID, http2.ErrCodeRefusedStream) // the next read tells
+		case *http2.SettingsFrame:
+			if !frame.IsAck() {
+				_ = f.WriteSettingsAck() // likewise
+			}
+		}
 	}
 }

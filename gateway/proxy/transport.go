@@ -193,7 +193,7 @@ func (w *connWatch) blame(err error) attempt.Outcome {
 // send such a request again by itself if it could rewind the body, and says so; that text
 // is the only sign of it (net/http's internal http2 package, Transport.shouldRetryRequest).
 func refusedStream(err error) bool {
-	if errors.Is(err, http.ErrBodyReadAfterClose) { // ... and has begun to, in vain
+	if errors.Is(err, errRefusedAgain) || errors.Is(err, http.ErrBodyReadAfterClose) { // ... and has begun to, in vain
 		return true
 	}
 	text := err.Error()
