@@ -119,7 +119,7 @@ func (g *Gateway) Pools() []ModelView {
 		}
 		origins := g.origins(m)
 		for _, p := range s.Pools {
-			pv := PoolView{Pool: p.Name, Policy: p.Policy}
+			pv := PoolView{Pool: p.Name, Policy: p.Policy, Endpoints: []EndpointView{}}
 			for _, e := range p.Endpoints {
 				ev := endpointView(e, s.At)
 				if live := m.core.endpoint(e.Slot); live != nil {

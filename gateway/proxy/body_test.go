@@ -240,8 +240,8 @@ func TestAnswerAfterALongWaitIsNotCutByAnOldDeadline(t *testing.T) {
 	}{
 		"reset":     {func(c *scripted.Call) { c.Pause(time.Minute); c.RST() }, 502},
 		"busy":      {func(c *scripted.Call) { c.Pause(time.Minute); status(503)(c) }, 503},
-		"no body":   {func(c *scripted.Call) { c.Pause(time.Minute); c.Head(204) }, 204},
-		"empty":     {func(c *scripted.Call) { c.Pause(time.Minute); c.Head(200, "Content-Length: 0") }, 200},
+		"no body":   {func(c *scripted.Call) { c.Pause(time.Minute); c.Head(204) }, 502},
+		"empty":     {func(c *scripted.Call) { c.Pause(time.Minute); c.Head(200, "Content-Length: 0") }, 502},
 		"redirect":  {func(c *scripted.Call) { c.Pause(time.Minute); c.Head(302, "Content-Length: 0") }, 502},
 		"an answer": {func(c *scripted.Call) { c.Pause(time.Minute); good(c) }, 200},
 	} {

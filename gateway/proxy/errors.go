@@ -98,6 +98,12 @@ func wrongContentType(got string, stream bool) api.Error {
 		Message: fmt.Sprintf("The endpoint sent content type %q where %s was asked for.", shorten(got), want)}
 }
 
+// emptyAnswer is for one that ended without a word: no call is answered with nothing.
+func emptyAnswer() api.Error {
+	return api.Error{Status: http.StatusBadGateway, Code: "bad_upstream_answer",
+		Message: "The endpoint sent an empty answer."}
+}
+
 // compressedStream is for a stream that can't follow the comments it was opened with.
 func compressedStream(h http.Header) api.Error {
 	return api.Error{Status: http.StatusBadGateway, Code: "bad_upstream_answer",

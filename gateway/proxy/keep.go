@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -155,11 +156,14 @@ func (g *Gateway) sink(key keptKey, e *endpoint, clean *bool) observe.Sink {
 	}
 }
 
-// heard takes what an endpoint's health path says to the model's machine.
+// heard takes what an endpoint's health path says to the model's machine. A path that
+// may not exist says nothing as long as it has never answered well: providers have none.
 func (g *Gateway) heard(key keptKey, e *endpoint) func(bool, error) {
-	failing := false
+	failing, known := false, false
 	return func(ok bool, err error) {
-		key.core.router.health(key.slot, key.generation, ok)
+		if known = known || ok; known || !errors.Is(err, observe.ErrNoPage) {
+			key.core.router.health(key.slot, key.generation, ok)
+		}
 		if !ok && !failing {
 			g.log.Warn("health path fails", "model", key.core.name, "pool", e.pool.name, "endpoint", e.name, "error", err.Error())
 		}

@@ -41,6 +41,10 @@ func (c *call) relayPlain(resp *http.Response, o attempt.Outcome, watch *connWat
 				c.fail(c.blame(watch, err))
 				return
 			}
+			if o == attempt.Success && n == 0 && c.route.strict() {
+				c.unusable(emptyAnswer())
+				return
+			}
 			if o == attempt.Success {
 				c.contentCame(now)
 			}

@@ -54,6 +54,10 @@ func (c *call) relayStream(resp *http.Response, watch *connWatch, cancel context
 				return
 			}
 		}
+		if a.tally.Done && c.nothingSaid() {
+			c.unusable(emptyAnswer())
+			return
+		}
 		if a.tally.Done {
 			c.endStream(chunk)
 			c.relayRest(resp.Body, &grace)
@@ -239,6 +243,8 @@ func (c *call) streamEnded(last []byte, cleanly bool) {
 		cleanly = c.lastEvent()
 	}
 	switch {
+	case cleanly && c.nothingSaid():
+		c.unusable(emptyAnswer())
 	case t.Failed && !a.begun && !a.committed && a.fault.Retryable():
 		a.whole = c.keep(last) && cleanly
 		c.fail(a.fault)
@@ -259,6 +265,13 @@ func (c *call) streamEnded(last []byte, cleanly bool) {
 	default:
 		c.cut(torn, attempt.Broken)
 	}
+}
+
+// nothingSaid reports whether a stream has brought no chunk but its end mark. One without
+// content is an answer where it says so: a role, a reason to end, usage.
+func (c *call) nothingSaid() bool {
+	a := &c.answer
+	return c.route.strict() && !a.committed && !a.begun && !a.blind && (a.tally.Chunks == 0 || a.tally.Chunks == 1 && a.tally.Done)
 }
 
 // lastEvent reads the event that the end of the stream cut off. It reports whether nothing

@@ -15,7 +15,6 @@ type Breaker struct {
 	ejections int       // in a row, none of whose probes succeeded
 	until     mono.Time // while Ejected or Probing: when the next probe is due
 	unhealthy bool      // the health path says so
-	answered  bool      // the health path has answered well before: it is there
 	missed    int       // health requests in a row that failed
 	recent    window
 }
@@ -132,14 +131,14 @@ func (b *Breaker) ProbeLost(now mono.Time) {
 // which is the caller's to do, as for Fail.
 func (b *Breaker) Asked(now mono.Time, ok bool, most int) bool {
 	if !ok {
-		// A path that never answered well may not exist, and says nothing.
-		if b.missed++; b.missed < most || !b.answered {
+		b.missed++
+		if b.missed < most {
 			return false
 		}
 		b.unhealthy = true
 		return b.state == InRotation
 	}
-	b.answered, b.missed, b.unhealthy = true, 0, false
+	b.missed, b.unhealthy = 0, false
 	// It is there again. Whether it works a real call must show; what failed for another
 	// reason than absence sits its time out.
 	if b.state == Ejected && (b.cause == Unreachable || b.cause == Unhealthy) {

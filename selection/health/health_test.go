@@ -168,10 +168,8 @@ func TestBreaker_EjectionsAreBounded(t *testing.T) {
 func TestBreaker_HealthPath(t *testing.T) {
 	c := Default()
 	var b Breaker
-	for i := range 10 {
-		if b.Asked(mono.Time(i), false, 3) || !b.Healthy() {
-			t.Fatal("a path that never answered well counts")
-		}
+	if b.Asked(1, false, 3) || b.Asked(2, false, 3) {
+		t.Fatal("fewer misses than it takes")
 	}
 	b.Asked(3, true, 3)
 	b.Asked(4, false, 3)

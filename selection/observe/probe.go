@@ -3,6 +3,7 @@ package observe
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -29,7 +30,9 @@ type ProbeTarget struct {
 // The endpoint is well when it answers 2xx within the timeout. Another status, a
 // redirect, an answer that is late or cut short, and no connection are an error that
 // says so in a few words, without what the endpoint said; it wraps
-// context.DeadlineExceeded where it is about time. Of the answer at most 4 KiB are read.
+// context.DeadlineExceeded where it is about time, and ErrNoPage where the status may mean
+// that there is no such page, or not for us: 401, 403, 404, 405 or 501. Of the answer at
+// most 4 KiB are read.
 //
 // A target that can't be asked at all is an error once, and Probe returns.
 func Probe(ctx context.Context, client *http.Client, t ProbeTarget, phase time.Duration, sink func(ok bool, err error)) {
@@ -48,6 +51,18 @@ func Probe(ctx context.Context, client *http.Client, t ProbeTarget, phase time.D
 			sink(true, nil)
 		}
 	})
+}
+
+// ErrNoPage is the error of a health page that the endpoint may not have: one that has
+// never been well says nothing of the endpoint.
+var ErrNoPage = errors.New("no such page for us")
+
+func hidden(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return true
+	}
+	return false
 }
 
 // prober is what lasts from one probe to the next.
@@ -84,6 +99,8 @@ func (p *prober) probe(ctx context.Context) error {
 	defer pages.Put(page)
 	resp, err := get(ctx, &p.client, p.url, p.target.Header, "*/*", page, probeMost, probeMost)
 	switch {
+	case resp != nil && hidden(resp.StatusCode):
+		return fmt.Errorf("%w: %w", statusError(resp.StatusCode), ErrNoPage)
 	case resp != nil && resp.StatusCode/100 != 2:
 		return statusError(resp.StatusCode)
 	case err != nil:

@@ -132,6 +132,8 @@ func TestProbe_WhenTargetIsNotWell_SaysWhy(t *testing.T) {
 		want    string
 	}{
 		{"dead engine", ProbeTarget{}, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "secret", http.StatusServiceUnavailable) }, "status 503"},
+		{"no page", ProbeTarget{}, http.NotFound, "status 404: no such page"},
+		{"no page for us", ProbeTarget{}, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "secret", http.StatusUnauthorized) }, "status 401: no such page"},
 		{"redirect", ProbeTarget{}, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/health" {
 				http.Redirect(w, r, "/secret", http.StatusTemporaryRedirect)
@@ -158,6 +160,9 @@ func TestProbe_WhenTargetIsNotWell_SaysWhy(t *testing.T) {
 			text := got[0].err.Error()
 			if !strings.HasPrefix(text, "probe gpu-1: http://") || !strings.Contains(text, c.want) || strings.Contains(text, "secret") || len(text) > 300 {
 				t.Errorf("%q, want %q", text, c.want)
+			}
+			if none := strings.Contains(c.want, "no such page"); errors.Is(got[0].err, ErrNoPage) != none {
+				t.Errorf("%q is about a page that is not there: %v", text, !none)
 			}
 			if late := strings.Contains(c.want, "within"); errors.Is(got[0].err, context.DeadlineExceeded) != late {
 				t.Errorf("%q is about time: %v", text, !late)
