@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -268,6 +269,47 @@ func TestApply_KeepsWhatStays(t *testing.T) {
 	}
 	if strings.Contains(fmt.Sprint(r.gather()), `"second"`) {
 		t.Error("its series are still there")
+	}
+}
+
+// A reload that renames a model and keeps the old name as an alias loses no call, not even
+// one whose body comes meanwhile.
+func TestApply_ACallThatArrivesMeanwhileGoesByWhatIsNew(t *testing.T) {
+	var before proxy.Config
+	s := ordered(good)
+	s.config = func(c *proxy.Config) { before = *c }
+	r := newRig(t, s)
+	r.churned = true
+	defer r.close()
+	after := before
+	after.Models = append([]proxy.Model(nil), before.Models...)
+	after.Models[0].Name, after.Models[0].Aliases = "renamed", []string{"m"}
+	for i, gone := range []bool{false, true} {
+		if err := r.gateway.Apply(before); err != nil {
+			t.Fatal(err)
+		}
+		want := 200
+		if gone {
+			after.Models[0].Aliases = nil
+			want = 404
+		}
+		c := r.open()
+		text := rawPost(chatPath, unstreamed)
+		if _, err := io.WriteString(c, text[:len(text)-5]); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 5*time.Second, func() bool { return r.accepted.Load() > int64(i) }, func() string { return "the call has not come" })
+		time.Sleep(20 * time.Millisecond) // it reads its body
+		if err := r.gateway.Apply(after); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, text[len(text)-5:]); err != nil {
+			t.Fatal(err)
+		}
+		if a := readAnswer(t, c); a.status != want {
+			t.Errorf("the old name is gone: %v; status %d, %s", gone, a.status, a.body)
+		}
+		closeAll(t, c)
 	}
 }
 

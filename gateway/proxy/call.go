@@ -226,6 +226,7 @@ func plain(encoding string) bool { return encoding == "" || strings.EqualFold(en
 
 // identify finds out what routing needs of the call.
 func (c *call) identify() bool {
+	c.request = selection.Request{ID: c.request.ID}
 	q, err := c.asks()
 	if err != nil {
 		return c.refuse(telemetry.BadRequest, api.BadRequest(err, c.id))
@@ -285,6 +286,14 @@ func (c *call) asks() (api.Request, error) {
 func (c *call) place() {
 	before := time.Now()
 	a := c.model.router.arrive(c)
+	if s := c.g.service.Load(); a.Kind == flow.Refuse && a.Reason == flow.NoEndpoint && s != c.svc {
+		// A reload came while the body did: the model may be there under another name now.
+		c.svc = s
+		if !c.identify() {
+			return
+		}
+		a = c.model.router.arrive(c)
+	}
 	pick := time.Since(before)
 	if a.Kind == flow.Refuse {
 		kind, e := refusal(a.Reason, c.model.Machine.Calls)
