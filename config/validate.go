@@ -76,6 +76,18 @@ func sameAddress(a, b string) bool {
 		(hostA == hostB || every(hostA) || every(hostB))
 }
 
+// leadsTo reports whether an address that is called is one that is listened on here, as
+// far as the two texts tell.
+func leadsTo(called, listen string) bool {
+	host, port, errC := net.SplitHostPort(called)
+	at, listenPort, errL := net.SplitHostPort(listen)
+	if errC != nil || errL != nil || port != listenPort {
+		return false
+	}
+	every := at == "" || at == "0.0.0.0" || at == "::"
+	return host == at || IsLoopback(called) && (every || IsLoopback(listen))
+}
+
 func (k *checker) models(c *Config) {
 	models, at := c.Models, path{}.key("models")
 	if len(models) == 0 {
@@ -105,7 +117,7 @@ func (k *checker) models(c *Config) {
 			}
 		}
 		k.timeouts(m.Timeouts, c.Timeouts, in.key("timeouts"))
-		k.pools(m.Name, m.Pools, in.key("pools"))
+		k.pools(c.Listen, m.Name, m.Pools, in.key("pools"))
 	}
 }
 
@@ -121,11 +133,11 @@ func (k *checker) timeouts(own, router Timeouts, at path) {
 	}
 }
 
-func (k *checker) pools(model string, pools []Pool, at path) {
+func (k *checker) pools(listen, model string, pools []Pool, at path) {
 	if len(pools) == 0 {
 		k.add(at, "missing; at least one pool is needed, or endpoints in its place")
 	}
-	names, endpoints := map[string]bool{}, endpointSet{map[string]string{}, map[string]string{}}
+	names, endpoints := map[string]bool{}, endpointSet{listen, map[string]string{}, map[string]string{}}
 	header, headerOf := "", ""
 	for i, p := range pools {
 		in := at.index(i)
@@ -181,8 +193,11 @@ func (k *checker) policy(p Policy, at path) (header string) {
 }
 
 // endpointSet knows the endpoints of a model so far: by name and by URL, which pool
-// has it.
-type endpointSet struct{ names, urls map[string]string }
+// has it. listen is where the gateway's own clients call.
+type endpointSet struct {
+	listen      string
+	names, urls map[string]string
+}
 
 func (s endpointSet) check(k *checker, endpoints []Endpoint, at path) {
 	for i, e := range endpoints {
@@ -196,6 +211,9 @@ func (s endpointSet) check(k *checker, endpoints []Endpoint, at path) {
 			k.add(in.key("url"), "%s is written as %s", quote(e.URL), quote(normal))
 		}
 		address, base := addressOf(normal)
+		if leadsTo(address, s.listen) {
+			k.add(in.key("url"), "%s is this gateway's own address (listen: %s); calls would go round in circles", quote(e.URL), s.listen)
+		}
 		if _, twice := s.urls[address+base]; twice {
 			k.add(in.key("url"), "%s is an endpoint of the model already", quote(e.URL))
 			continue // its name, which may come from the URL, would be the same mistake
