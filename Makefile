@@ -58,7 +58,7 @@ FUZZ_TARGETS = grep -rho --include='*_test.go' --exclude-dir={testdata,test,benc
 fuzz: ## fuzz every target for FUZZTIME (10s)
 	@$(FUZZ_TARGETS) | while read -r folder name; do \
 		echo "fuzz $$folder $$name"; \
-		$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "$$folder" < /dev/null; \
+		GO="$(GO)" tools/fuzz "$$folder" "$$name" $(FUZZTIME); \
 	done
 
 .PHONY: bench
