@@ -2,13 +2,17 @@ package proxy_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -269,6 +273,54 @@ func TestApply_KeepsWhatStays(t *testing.T) {
 	}
 	if strings.Contains(fmt.Sprint(r.gather()), `"second"`) {
 		t.Error("its series are still there")
+	}
+}
+
+// A reload keeps the connections to an endpoint that a source names, whose certificate is
+// for that name: each such endpoint has a transport of its own.
+func TestApply_KeepsConnections(t *testing.T) {
+	var conns atomic.Int32
+	up := httptest.NewUnstartedServer(http.HandlerFunc(answerJSON))
+	up.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			conns.Add(1)
+		}
+	}
+	up.StartTLS()
+	defer up.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(up.Certificate())
+	transport := proxy.NewTransport(proxy.TransportConfig{
+		Connect: 10 * time.Second, Idle: 4 * time.Second, PerHost: 100,
+		TLS: &tls.Config{RootCAs: roots}, Dial: (&net.Dialer{}).DialContext,
+	})
+	defer transport.CloseIdleConnections()
+	found := &fleet{lists: make(chan []discovery.Endpoint)}
+	var before proxy.Config
+	s := ordered(good)
+	s.config = func(c *proxy.Config) {
+		c.Models[0].Machine.Pools[0].Endpoints, c.Models[0].Pools[0].Endpoints = nil, nil
+		c.Models[0].Pools[0].Sources = []discovery.Source{found}
+		c.Models[0].Pools[0].Transport = transport
+		before = *c
+	}
+	r := newRig(t, s)
+	r.churned = true
+	defer r.close()
+	stop := r.watching()
+	defer stop()
+	found.lists <- []discovery.Endpoint{{URL: up.URL, Host: "example.com", Name: "named", Weight: 1}}
+	r.wantMembers("named")
+	for range 3 {
+		if a := r.post(chatPath, unstreamed); a.status != 200 {
+			t.Fatalf("status %d, %s", a.status, a.body)
+		}
+		if err := r.gateway.Apply(before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := conns.Load(); n != 1 {
+		t.Errorf("%d connections for three calls with reloads between", n)
 	}
 }
 

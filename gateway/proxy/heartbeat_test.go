@@ -112,6 +112,9 @@ func TestF05_HeartbeatsDoNotDispatchEvents(t *testing.T) {
 	if !strings.Contains(a.body, withID+": waiting\n") {
 		t.Errorf("the heartbeats do not stand behind the event: %q", a.body)
 	}
+	if !strings.Contains(a.body, textEvent("two")) {
+		t.Errorf("a heartbeat stands within an event: %q", a.body)
+	}
 	if n := r.metric("kvasir_heartbeats_total"); int(n) != beats {
 		t.Errorf("%v heartbeats counted, %d sent", n, beats)
 	}
