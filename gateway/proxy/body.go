@@ -223,9 +223,10 @@ func (r *bodyReader) Close() error {
 }
 
 // mostReaders is how often a body may be begun for one attempt. net/http begins a refused
-// stream anew seven times, from the second time on after a wait that doubles: what goes
-// beyond once, at once, is the machine's to decide.
-const mostReaders = 2
+// stream anew: at once, then after a second, two, and so on up to 32. The first of these
+// are needed where many calls meet a new connection that takes fewer streams than they
+// are (field case F42); what goes beyond is the machine's to decide.
+const mostReaders = 4
 
 var errRefusedAgain = errors.New("the endpoint refused the stream again")
 
