@@ -17,6 +17,8 @@ const (
 	Output                       // how long an emulated answer becomes
 	Fault                        // injected faults of an emulated engine
 	SlowStart                    // whether a call may go to an endpoint that is new
+	Route                        // which of several gateways a session goes to
+	Loss                         // which readings of an endpoint's gauges are lost
 )
 
 // Rand is a small deterministic generator (SplitMix64: Steele, Lea and Flood, 2014).
