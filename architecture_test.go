@@ -62,6 +62,7 @@ var drawing = []room{
 	{"client/workload", pure, client},
 	{"client/arrival", pure, client},
 	{"client/load", live, client},
+	{"client/load/report", pure, client},
 
 	{"gateway/flow", pure, gateway},
 	{"gateway/admission", pure, gateway},
