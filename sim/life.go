@@ -39,9 +39,9 @@ func (w *world) recycle(l *life) {
 		return
 	}
 	c := &l.call
-	blocks, prompt, answer := c.Request.Blocks[:0], c.Prompt.Blocks[:0], c.Prompt.AnswerBlocks[:0]
+	blocks, prompt := c.Request.Blocks[:0], c.Prompt.Blocks[:0]
 	*l = life{serial: l.serial + 1}
-	l.call.Request.Blocks, l.call.Prompt.Blocks, l.call.Prompt.AnswerBlocks = blocks, prompt, answer
+	l.call.Request.Blocks, l.call.Prompt.Blocks = blocks, prompt
 	w.spare = append(w.spare, l)
 }
 

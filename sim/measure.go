@@ -32,7 +32,7 @@ type Meter struct {
 
 	calls, succeeded, good                 int64
 	unfinished                             map[string]int64 // by what became of them instead
-	attempts                               int64
+	retries                                int64
 	tokens, prompt, cached                 int64
 	ttft, tpot, itl, e2e, normal, sessions stats.Histogram // nanoseconds; normal: by output token
 	failedSessions                         int64
@@ -53,7 +53,7 @@ func (m *Meter) Call(r *Record) {
 		return
 	}
 	m.calls++
-	m.attempts += int64(r.Attempts)
+	m.retries += int64(max(r.Attempts-1, 0))
 	if r.Engine >= 0 {
 		m.sent[r.Engine]++
 	}
@@ -176,7 +176,7 @@ func (m *Meter) Summary() Summary {
 		Normalized: seconds(&m.normal), Session: seconds(&m.sessions),
 		Attainment: per(m.good, float64(m.calls)), Goodput: per(m.good, span), Rate: per(m.calls, span),
 		OutputRate: per(m.tokens, span), CachedRatio: per(m.cached, float64(m.prompt)),
-		Retries: Number(max(m.attempts-m.calls, 0)),
+		Retries: Number(m.retries),
 	}
 	for why, n := range m.unfinished {
 		if s.Unfinished == nil {

@@ -231,8 +231,20 @@ func (s *Sessions) fill(c *Call, st *step, at mono.Time) {
 		q.Head = q.Key
 		return
 	}
-	q.Blocks, q.BlockTokens, q.Head = workload.RouterBlocks(q.Blocks, w, tokens)
-	p.Blocks, p.AnswerBlocks = workload.EngineBlocks(p.Blocks, p.AnswerBlocks, w, tokens, s.cfg.EngineBlockTokens)
+	q.Blocks, q.BlockTokens = workload.RouterBlocks(q.Blocks, w, tokens), workload.RouterBlockTokens
+	q.Head = head(w, q.Key)
+	chain, n := workload.EngineBlocks(p.Blocks, w, tokens, s.cfg.EngineBlockTokens)
+	p.Blocks, p.AnswerBlocks = chain[:n], chain[n:]
+}
+
+// head names the whole prompt. Of a part behind its last full block only the length is
+// known; a prompt without a full block is taken to be its session's own.
+func head(c *workload.Call, session kvblock.Hash) kvblock.Hash {
+	parent := session
+	if n := len(c.Blocks); n > 0 {
+		parent = c.Blocks[n-1]
+	}
+	return workload.Extend(parent, uint64(c.PromptTokens))
 }
 
 // Length returns how long the source's own clock says that a workload lasts whose last

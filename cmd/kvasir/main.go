@@ -30,6 +30,7 @@ var commands = []command{
 	{"config", "check a configuration file, or print an example or the schema", runConfig},
 	{"key", "make a client's key, or hash one", runKey},
 	{"version", "say which source this binary was built from", runVersion},
+	{"sim", "replay a trace under any policies, in virtual time", runSim},
 	{"engine", "run one emulated engine behind vLLM's HTTP API", runEngine},
 }
 

@@ -82,14 +82,14 @@ type simOptions struct {
 	clock    sim.Clock
 	sessions int
 
-	seed                   uint64
-	seeds, jobs            int
-	format, timeline       string
-	goodput, sensitivity   bool
-	attainment, tolerance  float64
-	load                   float64 // 0: --rate-scale counts
-	svg, csv               string
-	block                  int
+	seed                  uint64
+	seeds, jobs           int
+	format, timeline      string
+	goodput, sensitivity  bool
+	attainment, tolerance float64
+	load                  float64 // 0: --rate-scale counts
+	svg, csv              string
+	block                 int
 }
 
 // namedPolicy is a rule with parameters, and how it was asked for.

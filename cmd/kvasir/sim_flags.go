@@ -44,7 +44,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	f.DurationVar(&s.Delay, "scrape-delay", 0, "")
 	f.Float64Var(&s.Loss, "scrape-loss", 0, "")
 	f.BoolVar(&s.Stagger, "stagger", false, "")
-	var e engineFlags
+	var e replicaFlags
 	e.flags(f)
 	var down, slow, join repeated
 	f.Var(&down, "down", "")
@@ -169,13 +169,13 @@ func parsePolicies(text string, errs *[]error) []namedPolicy {
 	return out
 }
 
-// engineFlags are the flags of kvasir engine that the simulator's replicas have, too.
-type engineFlags struct {
+// replicaFlags are the flags of kvasir engine that the simulator's replicas have, too.
+type replicaFlags struct {
 	seqs, batched, blocks, block, length int
 	chunked, caching                     bool
 }
 
-func (e *engineFlags) flags(f *flag.FlagSet) {
+func (e *replicaFlags) flags(f *flag.FlagSet) {
 	f.IntVar(&e.seqs, "max-num-seqs", 0, "")
 	f.IntVar(&e.batched, "max-num-batched-tokens", 0, "")
 	f.IntVar(&e.blocks, "num-gpu-blocks", 0, "")
@@ -186,7 +186,7 @@ func (e *engineFlags) flags(f *flag.FlagSet) {
 }
 
 // config is one replica's; blocks of another size than --block-size hold as many tokens.
-func (e *engineFlags) config(p accelerator.Profile, block int) engine.Config {
+func (e *replicaFlags) config(p accelerator.Profile, block int) engine.Config {
 	c := engine.Defaults(p)
 	set := func(field *int, value int) {
 		if value != 0 {
@@ -205,7 +205,7 @@ func (e *engineFlags) config(p accelerator.Profile, block int) engine.Config {
 }
 
 // parsePool reads --model, --device and --replicas.
-func parsePool(model, devices string, replicas int, e *engineFlags) ([]sim.Engine, []error) {
+func parsePool(model, devices string, replicas int, e *replicaFlags) ([]sim.Engine, []error) {
 	var errs []error
 	var out []sim.Engine
 	counted := false

@@ -9,11 +9,10 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"kvasir/accelerator"
-	"kvasir/engine"
 	"kvasir/internal/mono"
 	"kvasir/selection/policy"
 	"kvasir/sim"
@@ -33,7 +32,6 @@ func (o *simOptions) run(ctx context.Context, env environment) error {
 	if err != nil {
 		return err
 	}
-	defer w.close()
 	if o.block == 0 && w.blockTokens > 0 {
 		o.resize(w.blockTokens)
 	}
@@ -49,7 +47,7 @@ func (o *simOptions) run(ctx context.Context, env environment) error {
 	}
 	switch {
 	case o.sensitivity:
-		return s.sensitivityReport(ctx, env.stdout)
+		return s.sensitivityReport(ctx, env.stdout, &report)
 	case o.goodput:
 		return s.goodputReport(ctx, env.stdout, &report)
 	}
@@ -106,14 +104,7 @@ func (o *simOptions) describe(w *loadedWorkload) simConfig {
 	if o.clock == sim.ClosedLoop {
 		c.ClosedLoop = "within sessions: a later call waits for the end of those before it; sessions come open-loop"
 	}
-	for _, x := range []struct {
-		name  string
-		bound time.Duration
-	}{{"ttft", o.scenario.SLO.TTFT}, {"tpot", o.scenario.SLO.TPOT}, {"e2e", o.scenario.SLO.E2E}} {
-		if x.bound > 0 {
-			c.SLO += fmt.Sprintf("%s %v ", x.name, x.bound)
-		}
-	}
+	c.SLO = sloText(o.scenario.SLO)
 	counts := map[string]int{}
 	for _, e := range o.scenario.Engines {
 		if counts[e.Config.Profile.Name]++; counts[e.Config.Profile.Name] == 1 {
@@ -154,15 +145,25 @@ func writeJSON(out io.Writer, v any) error {
 // write says what was simulated, in two lines.
 func (c *simConfig) write(out io.Writer) {
 	fmt.Fprintf(out, "%s: %d sessions, %d calls in %.0f s, × %.4g; closed-loop %s\n", c.Workload, c.Sessions, c.Calls, c.LengthS, c.RateScale, c.ClosedLoop)
-	fmt.Fprintf(out, "%v, blocks of %d tokens; gateways %d, gauges every %gs; SLO %s; %d seeds from %d; the first %.0f s are not measured\n\n",
-		c.Engines, c.BlockSize, c.Gateways, c.ScrapeS, orNone(c.SLO), c.Seeds, c.Seed, c.WarmupS)
+	fmt.Fprintf(out, "%v, blocks of %d tokens; gateways %d, gauges every %gs; %s; %d seeds from %d; the first %.0f s are not measured\n\n",
+		c.Engines, c.BlockSize, c.Gateways, c.ScrapeS, c.SLO, c.Seeds, c.Seed, c.WarmupS)
 }
 
-func orNone(s string) string {
-	if s == "" {
-		return "none "
+// sloText names the bounds that there are.
+func sloText(s sim.SLO) string {
+	var bounds []string
+	for _, x := range []struct {
+		name  string
+		bound time.Duration
+	}{{"ttft", s.TTFT}, {"tpot", s.TPOT}, {"e2e", s.E2E}} {
+		if x.bound > 0 {
+			bounds = append(bounds, fmt.Sprintf("%s %v", x.name, x.bound))
+		}
 	}
-	return s
+	if bounds == nil {
+		return "no SLO"
+	}
+	return "SLO " + strings.Join(bounds, ", ")
 }
 
 // one makes one run.
@@ -179,7 +180,7 @@ func (s *simulator) one(ctx context.Context, p namedPolicy, rate float64, engine
 	x := s.scenario
 	x.Rule, x.Params, x.Engines, x.Seed = p.rule, p.params, slices.Clone(engines), s.seed+uint64(seed)
 	x.Warmup = mono.FromSeconds(s.warmupOf(s.work).Seconds() / rate)
-	source, err := s.work.source(x.Seed)
+	source, err := s.work.open(x.Seed)
 	if err != nil {
 		return nil, err
 	}
@@ -346,7 +347,7 @@ func (s *simulator) goodputReport(ctx context.Context, out io.Writer, report *si
 		write func(io.Writer, []goodputCurve) error
 	}{{s.svg, s.drawGoodput}, {s.csv, writeGoodputCSV}} {
 		if f.name != "" {
-			if err := writeFile(f.name, func(w io.Writer) error { return f.write(w, report.Goodput) }); err != nil {
+			if err := createFile(f.name, func(w io.Writer) error { return f.write(w, report.Goodput) }); err != nil {
 				return err
 			}
 		}
@@ -361,8 +362,8 @@ func (s *simulator) goodputReport(ctx context.Context, out io.Writer, report *si
 	return writeGoodputTable(out, report.Goodput, s.attainment)
 }
 
-// writeFile writes a file whole, or says why not.
-func writeFile(name string, write func(io.Writer) error) error {
+// createFile writes a file whole, or says why not.
+func createFile(name string, write func(io.Writer) error) error {
 	f, err := os.Create(name)
 	if err != nil {
 		return err
@@ -372,15 +373,4 @@ func writeFile(name string, write func(io.Writer) error) error {
 		err = closed
 	}
 	return err
-}
-
-// perturbed returns the engines with one kind of cost changed.
-func perturbed(engines []sim.Engine, change func(*accelerator.Profile, *engine.Config)) []sim.Engine {
-	out := slices.Clone(engines)
-	for i := range out {
-		c := &out[i].Config
-		c.Profile = c.Profile.Scaled(1) // a copy
-		change(&c.Profile, c)
-	}
-	return out
 }
