@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"kvasir/engine"
 	"kvasir/internal/mono"
 	"kvasir/internal/stats"
 )
@@ -96,13 +97,17 @@ func (m *Meter) Session(r *SessionRecord) {
 	m.sessions.Add(int64(r.End.Sub(r.At)))
 }
 
-// Gaps adds times between tokens: Config.Gaps. They are an arithmetic series, of which
-// each bucket of a histogram takes a run.
-func (m *Meter) Gaps(_ int, now mono.Time, first, step time.Duration, gaps, sequences int) {
+// Gaps adds times between outputs: Config.Gaps. They are an arithmetic series, of which each
+// bucket of a histogram takes a run.
+func (m *Meter) Gaps(_ int, now mono.Time, g engine.Gap) {
 	if !m.counts(now) {
 		return
 	}
-	m.itl.AddSeries(int64(first), int64(step), int64(gaps), int64(sequences))
+	step := int64(0)
+	if g.Steps > 1 {
+		step = int64(g.Last-g.First) / (g.Steps - 1)
+	}
+	m.itl.AddSeries(int64(g.First), step, g.Steps, g.Sequences)
 }
 
 // Number is a float64 that JSON has as null where it is not a number.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"kvasir/engine"
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/internal/mono"
@@ -34,8 +35,8 @@ func TestMeter_Definitions(t *testing.T) {
 	m.Session(&SessionRecord{At: 11 * second, End: 15 * second})
 	m.Session(&SessionRecord{At: 11 * second, End: 12 * second, Failed: true})
 	m.Session(&SessionRecord{At: 1 * second, End: 12 * second})
-	m.Gaps(0, 15*second, 10*time.Millisecond, 10*time.Millisecond, 3, 2) // 10, 20, 30 ms, twice
-	m.Gaps(0, 5*second, time.Second, 0, 100, 1)                          // warm-up
+	m.Gaps(0, 15*second, engine.Gap{First: 10 * time.Millisecond, Last: 30 * time.Millisecond, Steps: 3, Sequences: 2}) // 10, 20, 30 ms, twice
+	m.Gaps(0, 5*second, engine.Gap{First: time.Second, Last: time.Second, Steps: 100, Sequences: 1})                    // warm-up
 	s := m.Summary()
 	for _, x := range []struct {
 		name string

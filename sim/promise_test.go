@@ -132,6 +132,7 @@ func promiseEngine(t *testing.T) engine.Config {
 		t.Fatal(err)
 	}
 	c := engine.Defaults(profile)
+	c.EveryToken = true
 	c.NumBlocks, c.MaxModelLen, c.MaxSeqs, c.MaxBatchedTokens = 1500, 16000, 64, 2048
 	return c
 }

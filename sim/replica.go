@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"kvasir/engine"
 	"kvasir/gateway/attempt"
@@ -30,7 +29,7 @@ type replica struct {
 func (w *world) addReplica(i int) error {
 	p := &replica{world: w, cfg: &w.cfg.Engines[i], index: i, next: mono.Never, lives: map[engine.ID]*life{}}
 	w.replicas = append(w.replicas, p)
-	p.tells = true
+	p.tells = p.cfg.Config.EveryToken
 	w.queue.push(event{at: mono.Time(w.cfg.Sample), kind: pulses, engine: int32(i)})
 	for _, o := range p.cfg.Down {
 		w.queue.push(event{at: o.From, kind: dies, engine: int32(i)})
@@ -99,7 +98,7 @@ func (p *replica) submit(now mono.Time, l *life) {
 	}
 	p.visits++
 	q := l.call.Prompt
-	q.ID = engine.ID(strconv.FormatUint(p.visits, 10))
+	q.ID = engine.ID(p.visits)
 	if err := p.eng.Submit(now, q); err != nil {
 		l.fail(now, attempt.CallerFault)
 		return
@@ -134,8 +133,24 @@ func (p *replica) step(now mono.Time) {
 	}
 	p.next = mono.Never
 	eng := p.eng
+	p.advance(now)
+	if p.eng == eng {
+		p.plan()
+	}
+}
+
+// advance brings the engine to the instant and passes on what came out.
+func (p *replica) advance(now mono.Time) {
+	eng := p.eng
+	outputs := eng.Advance(now)
+	if gaps := p.world.cfg.Gaps; gaps != nil {
+		for _, g := range eng.Gaps() {
+			gaps(p.index, now, g)
+		}
+	}
 	waited := &p.world.result.Waited[p.index]
-	for _, out := range eng.Advance(now) {
+	*waited = max(*waited, eng.Stats().Waiting)
+	for _, out := range outputs {
 		l := p.lives[out.ID]
 		if l == nil {
 			continue // its client left; the running step still counted it
@@ -146,16 +161,15 @@ func (p *replica) step(now mono.Time) {
 		}
 		l.output(now, &out)
 	}
-	if p.eng == eng {
-		*waited = max(*waited, eng.Stats().Waiting)
-		p.plan()
-	}
 }
 
 // pulse looks at the engine, and so on while there are calls: the routers that have streams
 // there learn that these go on, as they do from the bytes that come.
 func (p *replica) pulse(now mono.Time) {
 	w := p.world
+	if p.eng != nil {
+		p.advance(now)
+	}
 	if p.eng != nil {
 		s := p.eng.Stats()
 		w.usage.sum += s.KVUsage
@@ -187,6 +201,7 @@ func (p *replica) load(now mono.Time) (signal.Load, bool) {
 	if p.eng == nil {
 		return signal.Load{}, false
 	}
+	p.advance(now)
 	s := p.eng.Stats()
 	c := &p.cfg.Config
 	return signal.Load{

@@ -35,10 +35,10 @@ type Config struct {
 	// Decided, where set, hears of every decision of a machine that explains.
 	Decided func(router int, d *selection.Decision)
 
-	// Gaps, where set, hears of the time between the outputs of decoding requests: sequences
-	// of them had each of the gaps first, first + step, … (so many of them). Only engines
-	// that do not tell every token (engine.Config) report these.
-	Gaps func(e int, now mono.Time, first, step time.Duration, gaps, sequences int)
+	// Gaps, where set, hears of the times between outputs of requests that decode, as engines
+	// tell them that do not tell every token (engine.Config); now is when the last of them
+	// was over, or a moment after.
+	Gaps func(e int, now mono.Time, g engine.Gap)
 
 	// Sampled, where set, hears every Sample what each engine reports, while there are calls.
 	Sampled func(e int, now mono.Time, s *engine.Stats)

@@ -39,7 +39,7 @@ func (w testWorld) config(t interface{ Fatal(...any) }) (Config, []Call) {
 		t.Fatal(err)
 	}
 	c := engine.Defaults(profile)
-	c.NumBlocks, c.MaxModelLen = 2000, 16000
+	c.NumBlocks, c.MaxModelLen, c.EveryToken = 2000, 16000, true
 	cfg := Config{Until: mono.Time(w.length), Strict: true}
 	pool := flow.Pool{Name: "p", PolicyName: w.rule.Name}
 	for i := range w.engines {
