@@ -79,6 +79,7 @@ type simReport struct {
 // simConfig says what was simulated.
 type simConfig struct {
 	Workload   string   `json:"workload"`
+	Notes      []string `json:"notes,omitempty"`
 	ClosedLoop string   `json:"closed_loop"`
 	Sessions   int      `json:"sessions"`
 	Calls      int      `json:"calls"`
@@ -99,10 +100,15 @@ func (o *simOptions) describe(w *loadedWorkload) simConfig {
 		Workload: w.name, Sessions: w.sessions, Calls: w.calls, LengthS: w.length.Seconds(), RateScale: o.rate,
 		WarmupS: o.warmupOf(w).Seconds(), BlockSize: o.scenario.Engines[0].Config.BlockTokens,
 		Gateways: o.scenario.Gateways, ScrapeS: o.scenario.Scrape.Seconds(), Seed: o.seed, Seeds: o.seeds,
-		ClosedLoop: "nothing: every call comes at the trace's instant",
+		Notes: w.notes,
 	}
-	if o.clock == sim.ClosedLoop {
-		c.ClosedLoop = "within sessions: a later call waits for the end of those before it; sessions come open-loop"
+	switch {
+	case o.clock == sim.Recorded:
+		c.ClosedLoop = "nothing: every call comes when the trace says"
+	case w.calls == w.sessions:
+		c.ClosedLoop = "nothing: every session is one call"
+	default:
+		c.ClosedLoop = "within sessions, where a later call waits for the end of those before it; sessions come open-loop"
 	}
 	c.SLO = sloText(o.scenario.SLO)
 	counts := map[string]int{}
@@ -142,11 +148,15 @@ func writeJSON(out io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// write says what was simulated, in two lines.
+// write says what was simulated.
 func (c *simConfig) write(out io.Writer) {
-	fmt.Fprintf(out, "%s: %d sessions, %d calls in %.0f s, × %.4g; closed-loop %s\n", c.Workload, c.Sessions, c.Calls, c.LengthS, c.RateScale, c.ClosedLoop)
-	fmt.Fprintf(out, "%v, blocks of %d tokens; gateways %d, gauges every %gs; %s; %d seeds from %d; the first %.0f s are not measured\n\n",
-		c.Engines, c.BlockSize, c.Gateways, c.ScrapeS, c.SLO, c.Seeds, c.Seed, c.WarmupS)
+	fmt.Fprintf(out, "%s × %.4g: %d sessions, %d calls in %.0f s; closed loop: %s\n", c.Workload, c.RateScale, c.Sessions, c.Calls, c.LengthS/c.RateScale, c.ClosedLoop)
+	fmt.Fprintf(out, "%s, blocks of %d tokens; gateways: %d, gauges read every %g s; %s; seeds: %d from %d; not measured: the first %.0f s\n",
+		strings.Join(c.Engines, ", "), c.BlockSize, c.Gateways, c.ScrapeS, c.SLO, c.Seeds, c.Seed, c.WarmupS/c.RateScale)
+	for _, note := range c.Notes {
+		fmt.Fprintln(out, note)
+	}
+	fmt.Fprintln(out)
 }
 
 // sloText names the bounds that there are.
