@@ -81,6 +81,22 @@ flood: ## 2,000 streams with rude clients, for FLOOD (60s)
 kill: ## kill engines and the gateway under load
 	cd test/endurance && $(GO) run ./kill
 
+# The folder of the full traces (docs/traces.md says where they come from).
+KVASIR_TRACES ?= $(wildcard ../shared/traces)
+export KVASIR_TRACES
+
+SIM_MOONCAKE = .bin/kvasir sim --replicas 8 --model llama-3.1-8b --device h100 --policy all --slo-ttft 4s --slo-tpot 100ms
+
+.PHONY: sim-mooncake
+sim-mooncake: build ## all policies on both Mooncake traces: table, goodput, curves in artifacts/ (needs KVASIR_TRACES)
+	@if [ -z "$(KVASIR_TRACES)" ]; then echo "set KVASIR_TRACES to the folder of the traces, see docs/traces.md"; exit 1; fi
+	mkdir -p artifacts
+	for trace in conversation synthetic; do \
+		file="$(KVASIR_TRACES)/mooncake/$${trace}_trace.jsonl"; \
+		$(SIM_MOONCAKE) --trace "$$file" --seeds 3 --rate-scale 3; echo; \
+		$(SIM_MOONCAKE) --trace "$$file" --seeds 3 --goodput --svg "artifacts/goodput-$$trace.svg" --csv "artifacts/goodput-$$trace.csv"; echo; \
+	done
+
 .PHONY: test-real
 test-real: ## install llama.cpp's server and uvicorn, put kvasir before them
 	bash test/real/install.sh

@@ -169,6 +169,8 @@ type Summary struct {
 	QueuePeak      Number `json:"queue_peak"`     // most requests that waited in one engine
 	KVUtilization  Number `json:"kv_utilization"` // mean share of KV blocks in use, over engines and time
 	Preemptions    Number `json:"preemptions"`
+
+	Events int `json:"-"` // that the simulator handled
 }
 
 // Summary returns what was added up.

@@ -92,6 +92,7 @@ func (s Scenario) Run() (*Summary, error) {
 	}
 	summary := meter.Summary()
 	summary.QueuePeak = Number(slices.Max(result.Waited))
+	summary.Events = result.Events
 	summary.KVUtilization = Number(result.Usage)
 	for _, e := range result.Stats {
 		summary.Preemptions += Number(e.Preemptions)

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"kvasir/accelerator"
 	"kvasir/client/workload"
+	"kvasir/client/workload/trace"
 	"kvasir/engine"
 	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
@@ -187,4 +191,73 @@ func BenchmarkScenario(b *testing.B) {
 		calls += float64(mustRun(b, s).Calls)
 	}
 	b.ReportMetric(calls/b.Elapsed().Seconds(), "calls/s")
+}
+
+// BenchmarkMooncake replays the conversation trace over 8 replicas, on one core, the file
+// read before. It needs the traces: KVASIR_TRACES is their folder.
+func BenchmarkMooncake(b *testing.B) {
+	folder := os.Getenv("KVASIR_TRACES")
+	if folder == "" {
+		b.Skip("KVASIR_TRACES, the folder of the full traces, is not set")
+	}
+	name := filepath.Join(folder, "mooncake", "conversation_trace.jsonl")
+	t, err := trace.Open(trace.File{Name: name, Open: func() (io.ReadCloser, error) { return os.Open(name) }}, trace.Options{Seed: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var sessions []workload.Session
+	for s, err := range t.Sessions {
+		if err != nil {
+			b.Fatal(err)
+		}
+		sessions = append(sessions, s)
+	}
+	for _, rule := range []string{"round-robin", "least-outstanding", "cache-aware"} {
+		b.Run(rule, func(b *testing.B) {
+			s := testScenario(b, rule, 8)
+			for i := range s.Engines {
+				c := &s.Engines[i].Config
+				c.NumBlocks, c.BlockTokens = c.NumBlocks*c.BlockTokens/512, 512
+			}
+			s.Warmup = 0
+			s.Workload = SessionsConfig{Rate: 1, Source: workload.Source{Name: t.Name, BlockTokens: t.BlockTokens, Sessions: func(yield func(workload.Session, error) bool) {
+				for _, x := range sessions {
+					if !yield(x, nil) {
+						return
+					}
+				}
+			}}}
+			b.ReportAllocs()
+			calls, events := 0.0, 0
+			for b.Loop() {
+				x := mustRun(b, s)
+				calls += float64(x.Calls)
+				events += x.Events
+			}
+			b.ReportMetric(calls/b.Elapsed().Seconds(), "calls/s")
+			b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}
+
+// Engines that tell every token and engines that skip ahead give the same result: but for
+// the gaps between outputs, which only the latter report, to the byte.
+func TestScenario_SkippingAheadChangesNothing(t *testing.T) {
+	for _, r := range policy.Catalog() {
+		s := testScenario(t, r.Name, 3)
+		s.Engines[1].Down = []Outage{{15 * second, 21 * second}}
+		s.Engines[2].Pace = []Pace{{9 * second, 1.7}}
+		skipping := mustRun(t, s)
+		for i := range s.Engines {
+			s.Engines[i].Config.EveryToken = true
+		}
+		stepping := mustRun(t, s)
+		if skipping.ITL.Max == 0 || skipping.Events >= stepping.Events {
+			t.Errorf("%s: nothing was skipped: %d events and %d", r.Name, skipping.Events, stepping.Events)
+		}
+		skipping.ITL, skipping.Events = stepping.ITL, stepping.Events
+		if a, b := text(t, skipping), text(t, stepping); !bytes.Equal(a, b) {
+			t.Errorf("%s: skipping and stepping differ:\n%s\n%s", r.Name, a, b)
+		}
+	}
 }

@@ -127,7 +127,7 @@ type Result struct {
 	Sent   []int           // attempts by engine
 	Waited []int           // by engine: the most calls that waited in it at the end of a step
 	Usage  float64         // mean share of KV blocks in use, over engines that are up and samples
-	Steps  int             // events handled
+	Events int             // that were handled
 	End    mono.Time       // of the last event
 }
 
@@ -181,7 +181,7 @@ func Run(cfg Config) (*Result, error) {
 			return nil, fmt.Errorf("an event of %d ns was made at %d ns: effect before cause", e.at, now)
 		}
 		now = e.at
-		w.result.Steps++
+		w.result.Events++
 		w.handle(&e)
 	}
 	if w.err != nil {

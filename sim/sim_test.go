@@ -245,7 +245,7 @@ func BenchmarkRun(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		steps += r.Steps
+		steps += r.Events
 	}
 	b.ReportMetric(float64(w.calls*b.N)/b.Elapsed().Seconds(), "calls/s")
 }
