@@ -71,7 +71,7 @@ func TestStep_MatchesWorkedNumbers(t *testing.T) {
 	}
 }
 
-// The exact nanoseconds of a batch with every term: they must be the same on every
+// The exact femtoseconds of a batch with every term: they must be the same on every
 // platform, whether or not it fuses multiplications with additions.
 func TestStep_IsExact(t *testing.T) {
 	p, err := Lookup("llama-3.1-8b/h100-tp1")
@@ -81,7 +81,11 @@ func TestStep_IsExact(t *testing.T) {
 	b := Batch{Tokens: 3000, Decodes: 77, DecodeContext: 77 * 1003,
 		Prefills: []Prefill{{Chunk: 2000, Context: 333}, {Chunk: 923}}}
 	// dense: 37,400 + 35,428·952/2,048 µs between the points at 2,048 and 4,096 tokens.
-	if got, want := p.Step(b), time.Duration(64_132_905); got != want {
+	c := p.Cost(0, 1)
+	if got, want := c.Step(b), Femtoseconds(64_132_904_717_500); got != want {
+		t.Errorf("%d fs, want %d", got, want)
+	}
+	if got, want := p.Step(b), time.Duration(64_132_904); got != want {
 		t.Errorf("%d ns, want %d", got, want)
 	}
 }

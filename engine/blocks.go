@@ -23,10 +23,11 @@ type kvPool struct {
 	tokens int       // a block
 	blocks []kvBlock // the last one is the free list's head and tail, not a block
 	free   int
+	gains  int64 // how often a block was freed or got a hash: only that makes room for a request
 
 	// index has the oldest of the blocks with a hash. Two requests that compute the
 	// same block apart each keep their own copy.
-	index map[kvblock.Hash]blockID
+	index blockIndex
 
 	hits []blockID // of the latest lookup
 }
@@ -34,7 +35,7 @@ type kvPool struct {
 func (p *kvPool) init(blocks, blockTokens int) {
 	p.tokens = blockTokens
 	p.blocks = make([]kvBlock, blocks+1)
-	p.index = make(map[kvblock.Hash]blockID)
+	p.index.init(blocks)
 	p.blocks[blocks] = kvBlock{prev: blockID(blocks), next: blockID(blocks)}
 	for i := range blocks {
 		p.insertFree(blockID(i), blockID(blocks))
@@ -72,8 +73,8 @@ func (p *kvPool) lookup(r *request) []blockID {
 		if !ok {
 			break
 		}
-		id, ok := p.index[h]
-		if !ok {
+		id := p.index.at(p.find(h))
+		if id == none {
 			break
 		}
 		p.hits = append(p.hits, id)
@@ -129,10 +130,10 @@ func (p *kvPool) take() blockID {
 	return id
 }
 
-// offer puts the request's blocks that are full, the running step included, into the
-// prefix cache.
-func (p *kvPool) offer(r *request) {
-	for full := r.computed / p.tokens; r.hashed < full; r.hashed++ {
+// offer puts the request's blocks that so many computed tokens fill, those of the running
+// step included, into the prefix cache.
+func (p *kvPool) offer(r *request, computed int) {
+	for full := computed / p.tokens; r.hashed < full; r.hashed++ {
 		h, ok := r.hash(r.hashed)
 		if !ok {
 			return
@@ -159,15 +160,18 @@ func (p *kvPool) release(r *request) {
 	}
 	r.blocks = r.blocks[:0]
 	r.hashed = 0
+	p.gains++
 }
 
 // remember gives a block its hash.
 func (p *kvPool) remember(id blockID, h kvblock.Hash) {
+	p.gains++
 	b := &p.blocks[id]
 	b.hash, b.hashed = h, true
-	oldest, ok := p.index[h]
-	if !ok {
-		p.index[h] = id
+	slot := p.find(h)
+	oldest := p.index.at(slot)
+	if oldest == none {
+		p.index.set(slot, id)
 		b.older, b.newer = id, id
 		return
 	}
@@ -184,14 +188,15 @@ func (p *kvPool) forget(id blockID) {
 		return
 	}
 	b.hashed = false
+	slot := p.find(b.hash)
 	if b.newer == id {
-		delete(p.index, b.hash)
+		p.remove(slot)
 		return
 	}
 	p.blocks[b.older].newer = b.newer
 	p.blocks[b.newer].older = b.older
-	if p.index[b.hash] == id {
-		p.index[b.hash] = b.newer
+	if p.index.at(slot) == id {
+		p.index.set(slot, b.newer)
 	}
 }
 

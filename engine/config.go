@@ -42,6 +42,12 @@ type Config struct {
 	PrefixCaching bool
 
 	Overhead time.Duration // added to every step's time on the device
+
+	// EveryToken asks for an Output of every step that has a token for a request, as a
+	// server that streams needs. Without it a request has its first and its last output
+	// alone, Gaps has the times between those left out, and many steps cost no more than
+	// one.
+	EveryToken bool
 }
 
 // Defaults returns the configuration with which vLLM serves the profile's model on

@@ -12,7 +12,7 @@ import (
 
 func TestSubmit_RefusesWithATypedError(t *testing.T) {
 	with := func(change func(*Request)) Request {
-		q := text{family: 1, shared: 99}.request("q", 10, 6, 4)
+		q := text{family: 1, shared: 99}.request('q', 10, 6, 4)
 		change(&q)
 		return q
 	}
@@ -20,7 +20,7 @@ func TestSubmit_RefusesWithATypedError(t *testing.T) {
 	c.MaxModelLen, c.NumBlocks, c.MaxRequests = 60, 12, 3
 	e := mustNew(t, c)
 	e.Advance(100)
-	mustSubmit(t, e, 100, plain("held", 1, 1))
+	mustSubmit(t, e, 100, plain(held, 1, 1))
 	for _, x := range []struct {
 		name  string
 		at    mono.Time
@@ -34,11 +34,11 @@ func TestSubmit_RefusesWithATypedError(t *testing.T) {
 		{"too many hashes", 100, with(func(q *Request) { q.Blocks = make([]kvblock.Hash, 3) }), ErrField, []string{"len(Blocks) is 3", "at most 2"}},
 		{"too many answer hashes", 100, with(func(q *Request) { q.AnswerBlocks = make([]kvblock.Hash, 3) }), ErrField, []string{"len(AnswerBlocks) is 3", "at most 2"}},
 		{"answer hashes after a gap", 100, with(func(q *Request) { q.Blocks = q.Blocks[:1] }), ErrField, []string{"len(AnswerBlocks) is 2", "at most 0"}},
-		{"beyond the model's length", 100, plain("q", 50, 11), ErrContextLength, []string{"is 61", "at most 60"}},
-		{"beyond the KV blocks", 100, plain("q", 40, 10), ErrNeverFits, []string{"KV blocks is 13", "at most 12"}},
-		{"held already", 100, plain("held", 1, 1), ErrDuplicate, []string{`"held"`}},
-		{"in the past", 99, plain("q", 1, 1), ErrPast, []string{"now is 99", "100 or later"}},
-		{"at no instant", mono.Never, plain("q", 1, 1), ErrField, []string{"now"}},
+		{"beyond the model's length", 100, plain('q', 50, 11), ErrContextLength, []string{"is 61", "at most 60"}},
+		{"beyond the KV blocks", 100, plain('q', 40, 10), ErrNeverFits, []string{"KV blocks is 13", "at most 12"}},
+		{"held already", 100, plain(held, 1, 1), ErrDuplicate, []string{"request 1001"}},
+		{"in the past", 99, plain('q', 1, 1), ErrPast, []string{"now is 99", "100 or later"}},
+		{"at no instant", mono.Never, plain('q', 1, 1), ErrField, []string{"now"}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			err := e.Submit(x.at, x.req)
@@ -46,7 +46,7 @@ func TestSubmit_RefusesWithATypedError(t *testing.T) {
 				t.Fatalf("%v, want %v", err, x.err)
 			}
 			if re, ok := errors.AsType[*RequestError](err); !ok || re.ID != x.req.ID {
-				t.Errorf("%#v is no *RequestError of %q", err, x.req.ID)
+				t.Errorf("%#v is no *RequestError of %d", err, x.req.ID)
 			}
 			for _, w := range x.words {
 				if !strings.Contains(err.Error(), w) {
@@ -56,15 +56,15 @@ func TestSubmit_RefusesWithATypedError(t *testing.T) {
 		})
 	}
 	// What exactly fits is taken: the last token needs no KV, so 49 tokens fill 12 blocks.
-	mustSubmit(t, e, 100, plain("whole", 40, 9))
+	mustSubmit(t, e, 100, plain(whole, 40, 9))
 	mustSubmit(t, e, 100, with(func(q *Request) { q.Blocks, q.AnswerBlocks = q.Blocks[:1], nil }))
-	if err := e.Submit(100, plain("more", 1, 1)); !errors.Is(err, ErrFull) {
+	if err := e.Submit(100, plain(more, 1, 1)); !errors.Is(err, ErrFull) {
 		t.Errorf("%v, want %v", err, ErrFull)
 	}
 	if out := drain(e); len(out) != 1+9+6 {
 		t.Errorf("%d outputs, want 16", len(out))
 	}
-	mustSubmit(t, e, e.advanced, plain("more", 1, 1)) // there is room again
+	mustSubmit(t, e, e.advanced, plain(more, 1, 1)) // there is room again
 }
 
 func TestConfig_ReportsEveryMistake(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 
 // logged is one request of a real vLLM's log; see testdata/vllm/README.md.
 type logged struct {
-	ID         ID      `json:"request_id"`
 	Prompt     int     `json:"input_toks"`
 	Output     int     `json:"output_toks"`
 	Queued     float64 `json:"queued_ts"`
@@ -114,14 +113,14 @@ func replay(t *testing.T, cfg Config, log []logged) (latencies, Stats) {
 		t.Fatal(err)
 	}
 	epoch := log[0].Queued
-	for _, r := range log {
+	for i, r := range log {
 		// Queued is stamped between two steps, and the step that follows has the request.
 		at := mono.Time(0).Add(mono.FromSeconds(r.Queued - epoch))
-		if err := e.Submit(at, Request{ID: r.ID, PromptTokens: r.Prompt, OutputTokens: r.Output}); err != nil {
+		if err := e.Submit(at, Request{ID: ID(i), PromptTokens: r.Prompt, OutputTokens: r.Output}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	first, last := map[ID]float64{}, map[ID]float64{}
+	first, last := make([]float64, len(log)), make([]float64, len(log))
 	for _, o := range e.Advance(mono.Never) {
 		at := epoch + o.At.Duration().Seconds()
 		if o.First {
@@ -130,8 +129,8 @@ func replay(t *testing.T, cfg Config, log []logged) (latencies, Stats) {
 		last[o.ID] = at
 	}
 	var l latencies
-	for _, r := range log {
-		l.add(r.Queued, first[r.ID], last[r.ID], r.Output)
+	for i, r := range log {
+		l.add(r.Queued, first[i], last[i], r.Output)
 	}
 	return l, e.Stats()
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"kvasir/engine"
 	"kvasir/gateway/attempt"
@@ -30,16 +29,16 @@ func (w *world) addReplica(i int) error {
 			event{at: o.To, rank: rankOutage, handle: p.start},
 		)
 	}
-	var err error
-	if p.eng, err = engine.New(p.cfg.Config); err != nil {
-		return fmt.Errorf("engine %d: %w", i, err)
+	if p.start(0); w.err != nil {
+		return fmt.Errorf("engine %d: %w", i, w.err)
 	}
 	return nil
 }
 
 func (p *replica) start(mono.Time) []event {
-	// The configuration was accepted when the replica was added.
-	p.eng, p.world.err = engine.New(p.cfg.Config)
+	cfg := p.cfg.Config
+	cfg.EveryToken = true // a machine hears of streams that go on
+	p.eng, p.world.err = engine.New(cfg)
 	return nil
 }
 
@@ -61,9 +60,7 @@ func (p *replica) die(now mono.Time) []event {
 
 // engineID names an attempt at an engine. A call never comes twice to one engine while
 // its first visit lasts.
-func engineID(l *life) engine.ID {
-	return engine.ID(strconv.FormatUint(uint64(l.call.Request.ID), 10))
-}
+func engineID(l *life) engine.ID { return engine.ID(l.call.Request.ID) }
 
 func (p *replica) submit(now mono.Time, l *life) []event {
 	if p.eng == nil {
