@@ -132,10 +132,9 @@ func BenchmarkStep_BlockedHead(b *testing.B) {
 	}
 }
 
-// A stream like Mooncake's conversations: prompts of 12,000 tokens on average, the first
-// block of 512 shared by all and a third of the prompts shared by conversation, answers of
-// 343, at four fifths of what the engine can take. Firsts and lasts alone are told, as to
-// the simulator.
+// A stream like Mooncake's conversations: prompts of 12,000 tokens on average, of which a
+// third is shared with others, in blocks of 512, and answers of 343, at four fifths of what
+// the engine can take. Firsts and lasts alone are told, as to the simulator.
 func BenchmarkRequest_Mooncake(b *testing.B) {
 	const n, block = 2000, 512
 	p, err := accelerator.Lookup("llama-3.1-70b/4xh100")
@@ -147,8 +146,7 @@ func BenchmarkRequest_Mooncake(b *testing.B) {
 	r := seed.New(1, seed.Workload, 0, 0)
 	requests := make([]Request, n)
 	for i := range requests {
-		// Even over 0 to 24,000, so of the mean; a request continues one of the 40 before it.
-		x := text{family: r.Intn(40) + i/400*40, shared: 8000, own: i}
+		x := text{family: r.Intn(40) + i/400*40, shared: 4500, own: i}
 		requests[i] = x.request(ID(i), 512+r.Intn(23_000), 43+r.Intn(600), block)
 	}
 	// The whole stream at once tells what the engine can take.
