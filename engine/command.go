@@ -69,9 +69,8 @@ const MaxPace = 1e4
 
 // Throttle makes every step that starts later than now take pace times as long as the
 // profile says, but never more than accelerator.MaxStep: 1 is the profile's own time, 2 half
-// the speed. It panics when pace is not
-// above 0 and at most MaxPace. Of two at one instant the greater counts. An instant before
-// the latest Advance counts as that one.
+// the speed. It panics when pace is not above 0 and at most MaxPace. Of two at one instant
+// the greater counts. An instant before the latest Advance counts as that one.
 func (e *Engine) Throttle(now mono.Time, pace float64) {
 	if !(pace > 0 && pace <= MaxPace) {
 		panic(fmt.Sprintf("engine: pace is %v; allowed: above 0, at most %g", pace, float64(MaxPace)))
@@ -102,7 +101,7 @@ func (e *Engine) fold(at mono.Time) {
 			// The request may have ended by itself in the meantime; see finish.
 			e.drop(c.req)
 		case throttle:
-			e.cost = e.cfg.Profile.Cost(e.cfg.Overhead, c.pace)
+			e.setPace(c.pace)
 		case sleep:
 			e.asleep = true
 			e.kv.forgetFree()

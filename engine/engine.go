@@ -1,22 +1,22 @@
 // Package engine is layer 4 (the inference engine), pure: one replica as vLLM's V1
-// scheduler runs it. Requests are batched continuously; a step has a token budget that
-// running requests use first, one token a decode, and waiting ones afterwards, first
-// come first served; prompts may be computed in chunks; KV blocks are shared by prefix
-// and evicted least recently used first; when no block is free the youngest running
-// request is preempted and computed again later. How long a step takes is layer 5's
-// answer. The tokens' content does not exist here: an answer has a length.
+// scheduler runs it. Requests are batched continuously (or, as before Orca, statically); a
+// step has a token budget that running requests use first, one token a decode, and waiting
+// ones afterwards, first come first served; prompts may be computed in chunks; KV blocks
+// are shared by prefix and evicted least recently used first; when no block is free the
+// youngest running request is preempted and computed again later. How long a step takes is
+// layer 5's answer. The tokens' content does not exist here: an answer has a length.
 //
 // A request that fits into the blocks alone always ends: the oldest running one gets a
 // token at least in every step and is never preempted.
 //
 // Sources: vllm-project/vllm v0.28, vllm/v1/core/{sched/scheduler,kv_cache_manager,
-// block_pool}.py. Left out: priorities, LoRA, speculative decoding, KV connectors, and
-// asynchronous scheduling, which prepares a step while the one before it runs (its
-// gain is in Config.Overhead).
+// block_pool}.py. Left out: priorities, LoRA, KV connectors, and asynchronous scheduling,
+// which prepares a step while the one before it runs (its gain is in Config.Overhead).
 //
 // Steps in which nothing but decoding happens are not computed one by one: such a span has
 // a closed form, because times are whole femtoseconds and a step's time is linear in the
 // decode context. What comes out is the same to the last bit (see the differential tests).
+// With speculative decoding every step is computed: how far each decode comes is drawn.
 //
 // The driver owns the clock. It calls Submit and Abort with the instant at which they
 // happen, and Advance at Next or whenever it likes; what comes out depends on the
@@ -33,8 +33,9 @@ import (
 
 // Engine is one replica. It is not safe for concurrent use.
 type Engine struct {
-	cfg  Config
-	cost accelerator.Cost // at the pace of the latest Throttle
+	cfg Config
+	// At the pace of the latest Throttle: what a step costs, and what one that drafts does.
+	cost, draftCost accelerator.Cost
 
 	live     map[ID]*request // every request held, whatever its phase
 	inbox    []command       // commands that have not taken effect, in the order in which they will
@@ -42,13 +43,16 @@ type Engine struct {
 	running  queue // in the order of their admission
 	admitted int64 // how many were so far
 	kv       kvPool
-	spare    []*request // ended ones, for reuse
+	loads    int                      // blocks that are loaded from the host for the running step
+	loadTime accelerator.Femtoseconds // of one
+	spare    []*request               // ended ones, for reuse
 
 	// Of those that run, all decode but the ones admitted to this step, and but the last,
 	// which may be in the middle of its prefill: a budget that did not do for one did for
 	// all before it, and every decode gets its token.
 	agenda  agenda
 	decodes int        // how many decode
+	drafted int        // tokens that were drafted for them in this step
 	lead    int64      // the sum of their known tokens, less the step's number each
 	filling []*request // those that compute more than a decode's token in this step
 	partial *request   // of those of the step before, the one whose prefill goes on
@@ -78,10 +82,18 @@ func New(c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{cfg: c, live: make(map[ID]*request), advanced: -1 << 63}
-	e.cost = e.cfg.Profile.Cost(c.Overhead, 1)
+	e.setPace(1)
 	e.kv.init(c.NumBlocks, c.BlockTokens)
+	e.kv.behind(c.Host.Blocks)
+	e.loadTime = e.cfg.loadTime()
 	e.publish()
 	return e, nil
+}
+
+// setPace takes the costs of steps that take so many times as long as the profile says.
+func (e *Engine) setPace(pace float64) {
+	e.cost = e.cfg.Profile.Cost(e.cfg.Overhead, pace)
+	e.draftCost = e.cfg.Profile.Cost(e.cfg.Overhead+e.cfg.Speculation.Overhead, pace)
 }
 
 // Submit hands the engine a request at the instant now, which must not be before the
@@ -141,21 +153,6 @@ func (e *Engine) Next() (mono.Time, bool) {
 		return e.inbox[0].at + 1, true
 	}
 	return mono.Never, false
-}
-
-// NextOutput returns when, at the instant or later, a step first ends that has a token for
-// the request, whether or not Advance will tell it; false if that is not among the steps
-// that are known, those up to Next.
-func (e *Engine) NextOutput(id ID, from mono.Time) (mono.Time, bool) {
-	r := e.live[id]
-	if r == nil || !e.busy || r.phase != decoding && (r.phase != filling || r.missing() > 0) {
-		return mono.Never, false
-	}
-	n := e.span.ended(from-1) + 1
-	if n > e.span.steps {
-		return mono.Never, false
-	}
-	return e.span.end(n).at, true
 }
 
 // Advance ends every step that ends at or before now and starts those that follow. It

@@ -135,9 +135,10 @@ func auditRequests(t testing.TB, e *Engine) {
 	if inQueue != e.waiting.n {
 		t.Fatalf("%d requests wait, counted %d", inQueue, e.waiting.n)
 	}
-	decodes, lead, others := 0, int64(0), 0
+	decodes, lead, drafted, others := 0, int64(0), 0, 0
 	for r := e.running.head; r != nil; r = r.next {
 		known, computed := r.PromptTokens+e.generated(r), r.computed
+		spare := 0 // tokens that were drafted and rejected leave their room
 		switch {
 		case r.phase == decoding:
 			decodes++
@@ -145,6 +146,14 @@ func auditRequests(t testing.TB, e *Engine) {
 			computed = known
 			if !e.busy {
 				computed--
+			}
+			if e.speculates() {
+				if r.place != 0 || r.drafted > e.cfg.Speculation.Drafted || r.drafted > 0 && !e.busy {
+					t.Fatalf("decoding request %d is damaged: %+v", r.ID, r)
+				}
+				drafted += r.drafted
+				spare = e.cfg.Speculation.Drafted
+				break
 			}
 			if r.place < 1 || r.place > len(e.agenda) || e.agenda[r.place-1] != r || r.due < atStart(e.step) {
 				t.Fatalf("decoding request %d is not in the agenda: %+v", r.ID, r)
@@ -157,11 +166,16 @@ func auditRequests(t testing.TB, e *Engine) {
 			others++
 		}
 		if e.live[r.ID] != r || computed > known || r.next != nil && r.next.order <= r.order ||
-			len(r.blocks) != ceilDiv(computed, e.cfg.BlockTokens) || r.hashed > computed/e.cfg.BlockTokens {
+			len(r.blocks) < ceilDiv(computed+r.drafted, e.cfg.BlockTokens) ||
+			len(r.blocks) > ceilDiv(computed+spare, e.cfg.BlockTokens) || r.hashed > computed/e.cfg.BlockTokens {
 			t.Fatalf("running request %d is damaged: %+v", r.ID, r)
 		}
 	}
-	if decodes != e.decodes || decodes != len(e.agenda) || lead != e.lead || decodes+others != e.running.n {
+	due := decodes
+	if e.speculates() {
+		due = 0
+	}
+	if decodes != e.decodes || due != len(e.agenda) || lead != e.lead || drafted != e.drafted || decodes+others != e.running.n {
 		t.Fatalf("%d decode, counted %d, in the agenda %d, others %d of %d", decodes, e.decodes, len(e.agenda), others, e.running.n)
 	}
 	if others > 1 && !e.busy {
@@ -186,18 +200,30 @@ func auditRequests(t testing.TB, e *Engine) {
 	}
 }
 
-// auditBlocks: every block is used by as many requests as it counts, or free once; the
-// index has every hashed block, and no other, in the ring of its hash.
+// auditBlocks: every block is used by as many requests as it counts, those of the host by
+// none.
 func auditBlocks(t testing.TB, e *Engine) {
 	t.Helper()
-	p := &e.kv
-	n := len(p.blocks) - 1
-	refs := make([]int32, n)
+	refs := make([]int32, e.cfg.NumBlocks)
 	for r := e.running.head; r != nil; r = r.next {
 		for _, id := range r.blocks {
 			refs[id]++
 		}
 	}
+	hashed := auditPool(t, &e.kv, refs)
+	if !e.cfg.PrefixCaching && hashed > 0 {
+		t.Fatalf("%d blocks are cached without prefix caching", hashed)
+	}
+	if e.kv.host != nil {
+		auditPool(t, e.kv.host, make([]int32, e.cfg.Host.Blocks))
+	}
+}
+
+// auditPool: every block is used as often as refs says, or free once; the index has every
+// hashed block, and no other, in the ring of its hash.
+func auditPool(t testing.TB, p *kvPool, refs []int32) (hashed int) {
+	t.Helper()
+	n := len(p.blocks) - 1
 	free := make([]bool, n)
 	count := 0
 	for id := p.blocks[p.end()].next; id != p.end(); id = p.blocks[id].next {
@@ -213,7 +239,6 @@ func auditBlocks(t testing.TB, e *Engine) {
 	if count != p.free {
 		t.Fatalf("%d blocks are free, counted %d", count, p.free)
 	}
-	hashed := 0
 	for i := range n {
 		b := &p.blocks[i]
 		if b.refs != refs[i] || free[i] != (b.refs == 0) {
@@ -250,9 +275,7 @@ func auditBlocks(t testing.TB, e *Engine) {
 	if indexed != hashed {
 		t.Fatalf("%d blocks have a hash, %d are indexed", hashed, indexed)
 	}
-	if !e.cfg.PrefixCaching && hashed > 0 {
-		t.Fatalf("%d blocks are cached without prefix caching", hashed)
-	}
+	return hashed
 }
 
 // auditBatch: work is done when there is any, within the budget.
@@ -267,7 +290,7 @@ func auditBatch(t testing.TB, e *Engine) {
 		}
 		return
 	}
-	tokens := e.batch.Decodes
+	tokens := e.batch.Decodes + e.drafted
 	for _, f := range e.batch.Prefills {
 		tokens += f.Chunk
 	}

@@ -26,6 +26,8 @@ type reference struct {
 	blocks []refBlock
 	free   []int // the first is taken next
 	index  map[kvblock.Hash][]int
+	host   []kvblock.Hash // the latest used last
+	loads  int            // of the step
 
 	outputs         []Output
 	counters, shown Stats
@@ -49,6 +51,8 @@ type refRequest struct {
 	Request
 	generated, computed, scheduled, cached int
 	started, aborting, over                bool
+	decoding                               bool // had a token since it was last admitted
+	drafted                                int
 	queued, first                          mono.Time
 	blocks                                 []int
 	hashed                                 int
@@ -160,23 +164,29 @@ func (r *refRequest) hash(i int) (kvblock.Hash, bool) {
 
 func (e *reference) startStep(start instant) {
 	var b accelerator.Batch
+	e.loads = 0
 	if e.asleep {
 		e.publish()
 		return
 	}
-	budget, preempted := e.cfg.MaxBatchedTokens, false
+	budget, preempted, drafted := e.cfg.MaxBatchedTokens, false, 0
 	for i := 0; i < len(e.running) && budget > 0; i++ {
 		r := e.running[i]
 		n := min(r.missing(), budget)
-		for !e.extend(r, r.computed+n) && !preemptedItself(e, r) {
+		r.drafted = 0
+		if r.decoding {
+			r.drafted = min(e.cfg.Speculation.Drafted, r.OutputTokens-r.generated-1)
+		}
+		for !e.extend(r, r.computed+n+r.drafted) && !preemptedItself(e, r) {
 			preempted = true
 		}
 		if i >= len(e.running) {
 			preempted = true
 			break
 		}
+		drafted += r.drafted
 		e.schedule(&b, r, n)
-		budget -= n
+		budget -= n + r.drafted
 	}
 	if !preempted {
 		e.admit(&b, start.at, budget)
@@ -185,8 +195,17 @@ func (e *reference) startStep(start instant) {
 		e.publish()
 		return
 	}
-	cost := e.cfg.Profile.Cost(e.cfg.Overhead, e.pace)
-	e.busy, e.end = true, start.add(cost.Step(b))
+	overhead := e.cfg.Overhead
+	if drafted > 0 {
+		overhead += e.cfg.Speculation.Overhead
+	}
+	cost := e.cfg.Profile.Cost(overhead, e.pace)
+	length := cost.Step(b)
+	for range e.loads {
+		bytes := float64(e.cfg.BlockTokens) * float64(e.cfg.Profile.KVBytesPerToken)
+		length = min(length+accelerator.FromSeconds(bytes/e.cfg.Host.Bandwidth), accelerator.MaxStep)
+	}
+	e.busy, e.end = true, start.add(length)
 }
 
 // preemptedItself takes the youngest running request's place away and tells whether that
@@ -196,17 +215,21 @@ func preemptedItself(e *reference, r *refRequest) bool {
 	victim := e.running[last]
 	e.running = e.running[:last]
 	e.release(victim)
-	victim.computed = 0
+	victim.computed, victim.decoding, victim.drafted = 0, false, 0
 	e.waiting = slices.Insert(e.waiting, 0, victim)
 	e.counters.Preemptions++
 	return victim == r
 }
 
 func (e *reference) admit(b *accelerator.Batch, at mono.Time, budget int) {
+	if e.cfg.Batching == Static && len(e.running) > 0 {
+		return
+	}
 	for budget > 0 && len(e.running) < e.cfg.MaxSeqs && len(e.waiting) > 0 {
 		r := e.waiting[0]
 		hits := e.lookup(r)
-		n := r.known() - len(hits)*e.cfg.BlockTokens
+		loads := e.loadable(r, len(hits))
+		n := r.known() - (len(hits)+loads)*e.cfg.BlockTokens
 		if n > budget {
 			if e.cfg.ChunkedPrefill {
 				n = budget
@@ -229,15 +252,21 @@ func (e *reference) admit(b *accelerator.Batch, at mono.Time, budget int) {
 			}
 			e.blocks[h].refs++
 		}
-		r.blocks, r.hashed, r.computed = hits, len(hits), len(hits)*e.cfg.BlockTokens
+		r.blocks, r.hashed, r.computed = hits, len(hits), (len(hits)+loads)*e.cfg.BlockTokens
+		for i := range loads {
+			h, _ := r.hash(len(hits) + loads - 1 - i)
+			e.store(h)
+		}
 		e.extend(r, r.computed+n)
+		e.loads += loads
 		e.waiting = e.waiting[1:]
 		e.running = append(e.running, r)
 		if !r.started {
 			r.started, r.first, r.cached = true, at, r.computed
 			if e.cfg.PrefixCaching {
 				e.counters.PrefixQueries += int64(r.PromptTokens)
-				e.counters.PrefixHits += int64(r.computed)
+				e.counters.PrefixHits += int64(len(hits) * e.cfg.BlockTokens)
+				e.counters.HostHits += int64(loads * e.cfg.BlockTokens)
 			}
 		}
 		e.schedule(b, r, n)
@@ -248,7 +277,8 @@ func (e *reference) admit(b *accelerator.Batch, at mono.Time, budget int) {
 func (e *reference) schedule(b *accelerator.Batch, r *refRequest, n int) {
 	if r.generated > 0 && r.missing() == 1 {
 		b.Decodes++
-		b.DecodeContext += int64(r.known())
+		b.Tokens += r.drafted
+		b.DecodeContext += int64(r.known() + r.drafted)
 	} else {
 		b.Prefills = append(b.Prefills, accelerator.Prefill{Chunk: n, Context: r.computed})
 	}
@@ -281,10 +311,16 @@ func (e *reference) endStep() {
 			e.counters.PromptTokens += int64(r.PromptTokens)
 		}
 		if r.OutputTokens > 0 {
-			o.Tokens = 1
-			r.generated++
-			e.counters.GenerationTokens++
+			s := &e.cfg.Speculation
+			accepted := s.accepted(r.ID, s.acceptance(r.ID), r.generated, r.drafted)
+			o.Tokens = 1 + accepted
+			r.generated += o.Tokens
+			r.computed += accepted
+			e.counters.GenerationTokens += int64(o.Tokens)
+			e.counters.DraftTokens += int64(r.drafted)
+			e.counters.AcceptedTokens += int64(accepted)
 		}
+		r.decoding, r.drafted = true, 0
 		if r.generated == r.OutputTokens {
 			o.Finished, o.Reason = true, r.Reason
 			i := slices.Index(e.running, r)
@@ -330,11 +366,35 @@ func (e *reference) extend(r *refRequest, tokens int) bool {
 	for range more {
 		id := e.free[0]
 		e.free = e.free[1:]
+		if e.blocks[id].hashed {
+			e.store(e.blocks[id].hash)
+		}
 		e.forget(id)
 		e.blocks[id].refs = 1
 		r.blocks = append(r.blocks, id)
 	}
 	return true
+}
+
+func (e *reference) loadable(r *refRequest, hits int) int {
+	n := 0
+	for (hits+n+1)*e.cfg.BlockTokens < r.known() {
+		if h, ok := r.hash(hits + n); !ok || !slices.Contains(e.host, h) {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func (e *reference) store(h kvblock.Hash) {
+	if i := slices.Index(e.host, h); i >= 0 {
+		e.host = slices.Delete(e.host, i, i+1)
+	}
+	e.host = append(e.host, h)
+	if len(e.host) > e.cfg.Host.Blocks {
+		e.host = e.host[1:]
+	}
 }
 
 func (e *reference) forget(id int) {

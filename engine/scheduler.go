@@ -6,6 +6,7 @@ import "kvasir/accelerator"
 // nothing to compute the engine becomes idle.
 func (e *Engine) startStep(start instant) {
 	e.batch = accelerator.Batch{Prefills: e.batch.Prefills[:0]}
+	e.loads = 0
 	clear(e.filling)
 	e.filling = e.filling[:0]
 	if e.asleep {
@@ -14,8 +15,8 @@ func (e *Engine) startStep(start instant) {
 	}
 	// In a step that has to take blocks away none are given to anyone else.
 	settled := e.grow()
-	e.batch.Decodes, e.batch.Tokens = e.decodes, e.decodes
-	e.batch.DecodeContext = e.lead + int64(e.decodes)*e.step
+	e.batch.Decodes, e.batch.Tokens = e.decodes, e.decodes+e.drafted
+	e.batch.DecodeContext = e.lead + int64(e.decodes)*e.step + int64(e.drafted)
 	if settled && e.partial != nil {
 		settled = e.resume(e.partial)
 	}
@@ -27,12 +28,17 @@ func (e *Engine) startStep(start instant) {
 		return
 	}
 	e.busy = true
-	e.span = span{start: start, first: e.cost.Step(e.batch), growth: e.cost.Growth(e.decodes), steps: 1}
+	cost := &e.cost
+	if e.drafted > 0 {
+		cost = &e.draftCost
+	}
+	length := cost.Step(e.batch).Plus(e.loadTime, int64(e.loads))
+	e.span = span{start: start, first: length, growth: cost.Growth(e.decodes), steps: 1}
 	e.pause = 0
 	if e.decodes > 0 {
 		e.pause = start.at.Sub(e.last.at)
 	}
-	if settled && len(e.filling) == 0 && !e.cfg.EveryToken {
+	if settled && len(e.filling) == 0 && !e.cfg.EveryToken && !e.speculates() {
 		e.prolong()
 	}
 }
@@ -53,27 +59,46 @@ func (e *Engine) prolong() {
 // the blocks that it fills to the prefix cache. It reports false when a request had to be
 // preempted.
 func (e *Engine) grow() bool {
+	if e.speculates() {
+		return e.draft()
+	}
 	settled := true
 	for r := e.agenda.due(atStart(e.step)); r != nil; r = e.agenda.due(atStart(e.step)) {
-		known := int(r.lead + e.step)
-		for !e.kv.extend(r, known) {
-			victim := e.running.tail
-			e.preempt(victim)
-			settled = false
-			if victim == r {
-				return false
-			}
+		preempted, in := e.lengthen(r, 0)
+		settled = settled && !preempted
+		if in {
+			e.await(r)
 		}
-		if e.cfg.PrefixCaching {
-			e.kv.offer(r, known)
-		}
-		e.await(r)
 	}
 	return settled
 }
 
-// await enters into the agenda when a decoding request next needs attention.
+// lengthen gives a decode the blocks that it lacks for its known tokens and so many drafted
+// ones, and offers those that the known ones fill to the prefix cache. Where no block is
+// free the youngest running requests are preempted; in tells whether this one was not
+// among them.
+func (e *Engine) lengthen(r *request, drafted int) (preempted, in bool) {
+	known := int(r.lead + e.step)
+	for !e.kv.extend(r, known+drafted) {
+		victim := e.running.tail
+		e.preempt(victim)
+		preempted = true
+		if victim == r {
+			return true, false
+		}
+	}
+	if e.cfg.PrefixCaching {
+		e.kv.offer(r, known)
+	}
+	return preempted, true
+}
+
+// await enters into the agenda when a decoding request next needs attention. With
+// speculative decoding each does in every step, and nothing is in the agenda.
 func (e *Engine) await(r *request) {
+	if e.speculates() {
+		return
+	}
 	full := len(r.blocks) * e.cfg.BlockTokens // a token more needs a block
 	start := int64(full) + 1 - r.lead
 	if _, ok := r.hash(r.hashed); ok && e.cfg.PrefixCaching {
@@ -99,6 +124,9 @@ func (e *Engine) resume(r *request) bool {
 // admit moves waiting requests into the batch, first come first served, while budget,
 // places and blocks allow. The head that does not fit blocks those behind it.
 func (e *Engine) admit(start instant) {
+	if e.cfg.Batching == Static && e.running.n > 0 {
+		return
+	}
 	budget := e.cfg.MaxBatchedTokens - e.batch.Tokens
 	for budget > 0 && e.running.n < e.cfg.MaxSeqs && e.waiting.head != nil {
 		r := e.waiting.head
@@ -106,11 +134,12 @@ func (e *Engine) admit(start instant) {
 			return
 		}
 		var hits []blockID
+		loads := 0
 		if e.cfg.PrefixCaching {
 			hits = e.kv.lookup(r)
+			loads = e.kv.loadable(r, len(hits))
 		}
-		cached := len(hits) * e.cfg.BlockTokens
-		n := r.known() - cached
+		n := r.known() - (len(hits)+loads)*e.cfg.BlockTokens
 		if n > budget {
 			switch {
 			case e.cfg.ChunkedPrefill:
@@ -121,7 +150,7 @@ func (e *Engine) admit(start instant) {
 				return
 			}
 		}
-		if !e.kv.admit(r, hits, n) {
+		if !e.kv.admit(r, hits, loads, n) {
 			e.stuck, e.stuckGains = r, e.kv.gains
 			return
 		}
@@ -129,7 +158,8 @@ func (e *Engine) admit(start instant) {
 		e.running.pushBack(r)
 		r.phase, r.order = filling, e.admitted
 		e.admitted++
-		e.begin(start, r, cached)
+		e.loads += loads
+		e.begin(start, r, len(hits), loads)
 		e.schedule(r, n)
 		budget -= n
 	}
@@ -137,15 +167,16 @@ func (e *Engine) admit(start instant) {
 
 // begin notes when a request is first scheduled and counts its prefix lookup; computing
 // it again after a preemption is no lookup of the client's.
-func (e *Engine) begin(start instant, r *request, hit int) {
+func (e *Engine) begin(start instant, r *request, hits, loads int) {
 	if r.started {
 		return
 	}
 	r.started, r.first = true, start.at
-	r.cached = hit
+	r.cached = (hits + loads) * e.cfg.BlockTokens
 	if e.cfg.PrefixCaching {
 		e.counters.PrefixQueries += int64(r.PromptTokens)
-		e.counters.PrefixHits += int64(hit)
+		e.counters.PrefixHits += int64(hits * e.cfg.BlockTokens)
+		e.counters.HostHits += int64(loads * e.cfg.BlockTokens)
 	}
 }
 
@@ -199,7 +230,11 @@ func (e *Engine) leave(r *request) {
 		r.generated = e.generated(r)
 		e.decodes--
 		e.lead -= r.lead
-		e.agenda.remove(r)
+		e.drafted -= r.drafted
+		r.drafted = 0
+		if r.place > 0 {
+			e.agenda.remove(r)
+		}
 	}
 }
 

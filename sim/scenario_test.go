@@ -57,7 +57,7 @@ func conversations(sessions int) workload.Source {
 
 func testScenario(t testing.TB, rule string, engines int) Scenario {
 	t.Helper()
-	profile, err := accelerator.Lookup("llama-3.1-8b/a100-tp1")
+	profile, err := accelerator.Lookup("llama-3.1-8b/a100")
 	if err != nil {
 		t.Fatal(err)
 	}

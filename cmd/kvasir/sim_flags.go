@@ -38,7 +38,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	policies := f.String("policy", "all", "")
 	replicas := f.Int("replicas", 4, "")
 	model := f.String("model", "llama-3.1-8b", "")
-	devices := f.String("device", "h100-tp1", "")
+	devices := f.String("device", "h100", "")
 	f.IntVar(&s.Gateways, "gateways", 1, "")
 	f.DurationVar(&s.Scrape, "scrape", time.Second, "")
 	f.DurationVar(&s.Delay, "scrape-delay", 0, "")
