@@ -49,9 +49,13 @@ func Names() []string {
 
 // Lookup returns the catalogue's profile of that name, the caller's own copy. A name is
 // model/device: the model as in llama-3.1-8b, the device as in h100, or 4xh100 for four of
-// them that work as one (tensor parallelism). The error for an unknown device lists those
+// them that work as one (tensor parallelism). llama-3- stands for llama-3.1-, whose layers
+// are the same. The error for an unknown device lists those
 // that the model has a profile for, and for an unknown model every name.
 func Lookup(name string) (Profile, error) {
+	if rest, ok := strings.CutPrefix(name, "llama-3-"); ok {
+		name = "llama-3.1-" + rest
+	}
 	i, found := slices.BinarySearchFunc(catalog, name, func(e entry, name string) int {
 		return strings.Compare(e.Name, name)
 	})

@@ -28,3 +28,10 @@ func TestScaled_TakesSoManyTimesTheTime(t *testing.T) {
 		t.Error("the original has changed, or the copy has not")
 	}
 }
+
+func TestLookup_TakesLlama3ForLlama31(t *testing.T) {
+	p, err := accelerator.Lookup("llama-3-70b/4xh100")
+	if err != nil || p.Name != "llama-3.1-70b/4xh100" {
+		t.Errorf("%s, %v", p.Name, err)
+	}
+}
