@@ -32,6 +32,7 @@ var commands = []command{
 	{"version", "say which source this binary was built from", runVersion},
 	{"sim", "replay a trace under any policies, in virtual time", runSim},
 	{"engine", "run one emulated engine behind vLLM's HTTP API", runEngine},
+	{"trace", "describe, convert and show traces of LLM calls", runTrace},
 }
 
 func main() {

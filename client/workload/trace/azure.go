@@ -15,7 +15,6 @@ func azureFormat() format {
 	return format{
 		name: Azure, about: "CSV with TIMESTAMP,ContextTokens,GeneratedTokens: Azure 2023 and 2024",
 		detect: isHeader(wanted...),
-		unit:   time.Second,
 		rows: func(*settings) parseRows {
 			var t table
 			return func(line []byte, emit func(*row) bool) error {
@@ -57,9 +56,9 @@ func wallClock(b []byte) (time.Duration, error) {
 	// Parse reads a fraction behind the seconds, whatever the layout.
 	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05"} {
 		t, err := time.ParseInLocation(layout, string(b), time.UTC)
-		if err == nil && t.Year() >= 1970 && t.Year() < 2262 {
+		if err == nil && t.Year() >= 1970 && t.Year() < 2116 {
 			return time.Duration(t.UnixNano()), nil
 		}
 	}
-	return 0, fmt.Errorf("timestamp is %s; allowed: 2006-01-02 15:04:05, with or without a fraction and an offset to UTC, from 1970 to 2261", excerpt(b))
+	return 0, fmt.Errorf("timestamp is %s; allowed: 2006-01-02 15:04:05, with or without a fraction and an offset to UTC, from 1970 to 2115", excerpt(b))
 }

@@ -1,33 +1,49 @@
 package trace
 
 import (
+	"fmt"
+
 	"kvasir/client/workload"
 	"kvasir/internal/kvblock"
 )
 
+// maxBlocks bounds the hashes that one session's blocks take: 128 MiB of them.
+const maxBlocks = 1 << 24
+
+var errBlocks = fmt.Errorf("the session has more than %d blocks", maxBlocks)
+
 // chain grows the blocks of one branch of a session. What it has handed out stays as it is,
 // and prompts that go on from each other share memory.
-type chain struct{ all []kvblock.Hash }
+type chain struct {
+	all  []kvblock.Hash
+	used *int // hashes that the session's chains have taken
+}
 
-// keep cuts the chain behind its first n blocks. What is added then goes into new memory
-// where blocks were cut off, for they are in use.
+// keep cuts the chain behind its first n blocks, which stay in use as they were.
 func (c *chain) keep(n int) {
 	if n < len(c.all) {
-		c.all = c.all[:n:n]
+		c.all = c.all[:n:n] // what is added next goes into new memory
+		*c.used += n
 	}
 }
 
-// add extends the chain by the block with the given id.
-func (c *chain) add(id uint64) {
+// add extends the chain by n blocks with the given id and those behind it. It reports false
+// where the session gets too many.
+func (c *chain) add(id uint64, n int) bool {
+	if n > maxBlocks || *c.used+n > maxBlocks {
+		return false
+	}
+	*c.used += n
 	var head kvblock.Hash
 	if n := len(c.all); n > 0 {
 		head = c.all[n-1]
 	}
-	c.all = append(c.all, workload.Extend(head, id))
+	for i := range n {
+		head = workload.Extend(head, id+uint64(i))
+		c.all = append(c.all, head)
+	}
+	return true
 }
-
-// first returns the first n blocks, which whoever gets them can't add to.
-func (c *chain) first(n int) []kvblock.Hash { return c.all[:n:n] }
 
 // answer returns the blocks that a call's prompt and answer fill beyond the prompt's own, as
 // far as the prompt that comes next shows them; nil where it does not go on from this one.

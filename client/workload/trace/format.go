@@ -50,6 +50,9 @@ type format struct {
 
 // open returns a file of this format as a trace.
 func (f *format) open(file File, o Options, h head) (*Trace, error) {
+	if err := f.suits(&o); err != nil {
+		return nil, fmt.Errorf("%s: %w", file.Name, err)
+	}
 	s := settle(o, f)
 	s.source = file.Name
 	if f.rows != nil {
@@ -61,8 +64,11 @@ func (f *format) open(file File, o Options, h head) (*Trace, error) {
 	} else if err := f.prepare(&s, h.first); err != nil {
 		return nil, &RecordError{File: file.Name, Line: 1, Err: err}
 	}
-	t := &Trace{Format: f.name, Bin: s.bin, Timed: !s.untimed, Estimated: f.text}
-	if s.untimed {
+	if !s.untimed && o.SessionRate > 0 {
+		return nil, fmt.Errorf("%s: %w", file.Name, &OptionError{Field: "SessionRate", Value: o.SessionRate, Allowed: "none, for the file has times"})
+	}
+	t := &Trace{Format: f.name, Bin: s.bin, Timed: !s.untimed && s.drawn == 0, Estimated: s.estimated}
+	if t.SessionRate = s.drawn; s.untimed {
 		t.SessionRate = s.rate
 	}
 	t.Source = workload.Source{Name: s.source, BlockTokens: s.blockTokens}
@@ -70,10 +76,25 @@ func (f *format) open(file File, o Options, h head) (*Trace, error) {
 	return t, nil
 }
 
+// suits says which option is set that means nothing for the format.
+func (f *format) suits(o *Options) error {
+	none := "none, for the format is " + string(f.name)
+	switch {
+	case o.BlockTokens > 0 && f.blockTokens == 0:
+		return &OptionError{Field: "BlockTokens", Value: o.BlockTokens, Allowed: none}
+	case o.TimeUnit > 0 && f.unit == 0:
+		return &OptionError{Field: "TimeUnit", Value: o.TimeUnit, Allowed: none}
+	case o.Bin > 0 && f.rows == nil:
+		return &OptionError{Field: "Bin", Value: o.Bin, Allowed: none}
+	}
+	return nil
+}
+
 // formats is all of them, in the order in which they are tried.
 func formats() []format {
 	return []format{
-		bailianFormat(), azureFormat(), burstGPTFormat(), vllmLogFormat(), mooncakeFormat(),
+		kvasirFormat(), bailianFormat(), mooncakeFormat(), agentsFormat(), vllmLogFormat(),
+		azureFormat(), burstGPTFormat(), shareGPTFormat(), promptsFormat(),
 	}
 }
 

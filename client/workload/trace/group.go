@@ -156,8 +156,10 @@ func (p *pass) follow(c *workload.Call, r *row, parent *workload.Call, before *r
 		c.Gap = r.delay
 	case r.timed && before.timed:
 		c.Gap = max(r.at-before.at-lasted, 0)
+	default:
+		c.Gap = p.ThinkTime
 	}
-	c.Offset = parent.Offset + lasted + c.Gap
+	c.Offset = plus(plus(parent.Offset, lasted), c.Gap)
 	if r.delta {
 		c.PromptTokens = min(parent.PromptTokens+parent.OutputTokens+r.prompt, maxTokens)
 	} else if parent.AnswerBlocks == nil {
@@ -172,17 +174,15 @@ func (p *pass) own(call *workload.Call, session string, i int, c *chain) {
 		return
 	}
 	if i == 0 {
-		c.all = call.Blocks
+		c.all, c.used = call.Blocks, new(int)
 	}
-	first := uint64(kvblock.Seed(p.name, session, strconv.Itoa(i)))
 	prompt := call.PromptTokens / p.blockTokens
-	both := min(call.PromptTokens+call.OutputTokens, maxTokens) / p.blockTokens
-	for len(c.all) < min(both, maxOwn) {
-		c.add(first + uint64(len(c.all)))
-	}
+	both := min((call.PromptTokens+call.OutputTokens)/p.blockTokens, maxOwn)
+	first := uint64(kvblock.Seed(p.name, session, strconv.Itoa(i)))
+	c.add(first, max(both-len(c.all), 0))
 	prompt, both = min(prompt, len(c.all)), min(both, len(c.all))
 	call.Blocks, call.AnswerBlocks = c.all[:prompt:prompt], c.all[prompt:both:both]
 }
 
-// maxOwn bounds the blocks that a file's numbers alone can make of one session.
+// maxOwn bounds the blocks that are made up for one session; behind them nothing is known.
 const maxOwn = 1 << 20

@@ -18,12 +18,14 @@ type settings struct {
 	unit        time.Duration
 	bin         time.Duration
 	rate        float64
-	untimed     bool // sessions come at the rate
-	record      int  // number of the record in the file, from 0
+	untimed     bool    // sessions come at the rate
+	estimated   bool    // token counts come from text
+	drawn       float64 // the rate of arrivals that were drawn before the file was written
+	record      int     // number of the record in the file, from 0
 }
 
 func settle(o Options, f *format) settings {
-	s := settings{Options: o, blockTokens: f.blockTokens, unit: f.unit, rate: f.rate, bin: o.Bin}
+	s := settings{Options: o, blockTokens: f.blockTokens, unit: f.unit, rate: f.rate, bin: o.Bin, estimated: f.text}
 	if o.BlockTokens > 0 && f.blockTokens > 0 {
 		s.blockTokens = o.BlockTokens
 	}

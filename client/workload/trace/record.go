@@ -11,13 +11,14 @@ import (
 var errTooLong = fmt.Errorf("the record is longer than %d MiB", MaxRecord>>20)
 
 // records cuts a stream into records: the lines of JSONL and CSV, or the elements of a
-// JSON array where that is what the stream holds.
+// JSON array, or one object over several lines where that is what the stream holds.
 type records struct {
 	r     *bufio.Reader
 	line  int // that the next byte is on, from 1
 	start int // that the record begins on
 	begun bool
-	array bool // elements, not lines
+	array bool // the elements of an array, not lines
+	whole bool // one object over several lines
 	buf   []byte
 }
 
@@ -35,7 +36,7 @@ func (s *records) next() ([]byte, error) {
 			return nil, err
 		}
 	}
-	if s.array {
+	if s.array || s.whole {
 		return s.element()
 	}
 	for {
@@ -47,24 +48,28 @@ func (s *records) next() ([]byte, error) {
 	}
 }
 
-// begin passes over a byte order mark and finds out whether the stream is an array.
+// begin passes over a byte order mark and finds out what the stream holds.
 func (s *records) begin() error {
 	if b, _ := s.r.Peek(3); bytes.Equal(b, []byte("\xef\xbb\xbf")) {
 		_, _ = s.r.Discard(3)
 	}
 	for {
-		c, err := s.r.ReadByte()
-		if err != nil {
+		b, err := s.r.Peek(2)
+		if len(b) == 0 {
 			return err
 		}
-		if !isSpace(c) {
-			if s.array = c == '['; s.array {
-				return nil
-			}
-			return s.r.UnreadByte()
+		if !isSpace(b[0]) {
+			s.array = b[0] == '['
+			s.whole = b[0] == '{' && len(b) > 1 && (b[1] == '\n' || b[1] == '\r')
+			break
 		}
-		s.count(c)
+		_, _ = s.r.Discard(1)
+		s.count(b[0])
 	}
+	if s.array {
+		_, _ = s.r.Discard(1)
+	}
+	return nil
 }
 
 func (s *records) count(c byte) {
@@ -115,6 +120,9 @@ func trimLine(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }
 func (s *records) element() ([]byte, error) {
 	c, err := s.gap()
 	if err != nil {
+		if s.whole && errors.Is(err, errCutOff) {
+			err = io.EOF // behind the object
+		}
 		return nil, err
 	}
 	s.start = s.line
@@ -142,10 +150,11 @@ func (s *records) element() ([]byte, error) {
 			depth--
 		}
 		next, err := s.r.Peek(1)
-		if err != nil {
+		ends := depth == 0 && !text
+		if err != nil && !(ends && s.whole) {
 			return nil, unexpectedEnd(err)
 		}
-		if depth == 0 && !text && (next[0] == ',' || next[0] == ']') {
+		if ends && (s.whole || next[0] == ',' || next[0] == ']') {
 			if long {
 				return nil, errTooLong
 			}
@@ -163,7 +172,7 @@ func (s *records) gap() (byte, error) {
 		switch {
 		case err != nil:
 			return 0, unexpectedEnd(err)
-		case c == ']':
+		case c == ']' && s.array:
 			return 0, s.after()
 		case c != ',' && !isSpace(c):
 			return c, nil
@@ -186,9 +195,11 @@ func (s *records) after() error {
 	}
 }
 
+var errCutOff = errors.New("the file ends within an array or an object")
+
 func unexpectedEnd(err error) error {
 	if errors.Is(err, io.EOF) {
-		return errors.New("the array does not end: the file is cut off")
+		return errCutOff
 	}
 	return err
 }

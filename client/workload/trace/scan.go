@@ -312,7 +312,7 @@ func (s *scanner) duration(field string, unit time.Duration) time.Duration {
 }
 
 // duration returns how long a decimal number of units is, to the nearest nanosecond, half
-// up. It must not be negative, nor above 292 years.
+// up. It must not be negative, nor above forever.
 func duration(field string, b []byte, unit time.Duration) (time.Duration, error) {
 	var digits, scale uint64 = 0, 1
 	exact, dot := len(b) > 0, false
@@ -333,19 +333,19 @@ func duration(field string, b []byte, unit time.Duration) (time.Duration, error)
 		high, low := bits.Mul64(digits, uint64(unit))
 		low, carry := bits.Add64(low, scale/2, 0)
 		if high += carry; high < scale {
-			if ns, _ := bits.Div64(high, low, scale); ns <= math.MaxInt64 {
+			if ns, _ := bits.Div64(high, low, scale); ns <= uint64(forever) {
 				return time.Duration(ns), nil
 			}
 		}
 	} else if f, err := strconv.ParseFloat(string(b), 64); err == nil {
-		if f = float64(f * unit.Seconds()); f >= 0 && f < 9e9 {
+		if f = float64(f * unit.Seconds()); f >= 0 && f <= forever.Seconds() {
 			return mono.FromSeconds(f), nil
 		}
 	}
 	if len(b) == 0 {
 		return 0, fmt.Errorf("%s is missing; allowed: numbers from 0", field)
 	}
-	return 0, fmt.Errorf("%s is %s; allowed: numbers from 0, and less than 292 years", field, excerpt(b))
+	return 0, fmt.Errorf("%s is %s; allowed: numbers from 0, and at most 146 years", field, excerpt(b))
 }
 
 // str reads a string and returns what it stands for, valid until the next string is read.

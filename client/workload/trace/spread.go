@@ -97,7 +97,7 @@ type arrivals struct {
 func (a *arrivals) next() time.Duration {
 	draws := seed.New(a.seed, seed.Workload, a.n, arrivalDraws)
 	a.n++
-	a.at += max(mono.FromSeconds(exponential(&draws)/a.rate), 1)
+	a.at = plus(a.at, max(mono.FromSeconds(min(exponential(&draws)/a.rate, 1e9)), 1))
 	return a.at
 }
 

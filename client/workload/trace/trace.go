@@ -66,6 +66,10 @@ type Options struct {
 	// of the person or the tool. 0: 25 ms.
 	TokenTime time.Duration
 
+	// ThinkTime is the time from an answer to the next call of a session, where the file says
+	// nothing of it: 0 means none.
+	ThinkTime time.Duration
+
 	// AnswerTokens is the length of answers of which the file says nothing; 0: 256.
 	AnswerTokens int
 
@@ -141,6 +145,7 @@ func (o *Options) Validate() error {
 		{"TimeUnit", o.TimeUnit, time.Hour},
 		{"Bin", o.Bin, 24 * time.Hour},
 		{"TokenTime", o.TokenTime, time.Hour},
+		{"ThinkTime", o.ThinkTime, 366 * 24 * time.Hour},
 		{"Idle", o.Idle, 366 * 24 * time.Hour},
 	} {
 		if d.value < 0 || d.value > d.most {
