@@ -38,7 +38,6 @@ type SessionsConfig struct {
 	Routers           int     // each session goes to one of so many, drawn at random
 	Seed              uint64  // of that draw
 	Rate              float64 // sessions come so many times as fast as the source says; above 0
-	Sessions          int     // at most; 0: all
 	EngineBlockTokens int     // of the engines' KV blocks
 
 	// Ended, where set, hears of each session's end.
@@ -120,9 +119,6 @@ func (s *Sessions) Calls() int { return int(s.calls) }
 // read takes the next session from the source.
 func (s *Sessions) read() {
 	s.coming = nil
-	if s.cfg.Sessions > 0 && s.begun == s.cfg.Sessions {
-		return
-	}
 	w, err, ok := s.next()
 	if !ok || err != nil {
 		s.err = err

@@ -11,25 +11,22 @@ import (
 	"kvasir/sim"
 )
 
-const simUsage = `usage: kvasir sim (--trace FILE | --workload SPEC) [flags]
+const simUsage = `usage: kvasir sim --trace FILE [flags]
 
 Plays a workload through the gateway's own state machine and policies, over models of
 engines, in virtual time, and prints what each policy would have done. The same seed gives
 the same bytes.
 
 workload:
-  --trace FILE               a trace: Kvasir's own format, Mooncake, Azure, BurstGPT, agent
-                             sessions, ShareGPT, vLLM's and AIPerf's JSONL; .zst is read as well
-  --trace-format NAME        where it is not plain from the first line
-  --workload SPEC            a generator, for example conversations:turns=6,system=2000;
-                             --workload help lists them
-  --rate R                   sessions a second of a generator (default 1)
-  --duration D               of a generator (default 10m)
+  --trace FILE               Mooncake, Azure, BurstGPT, agent sessions, ShareGPT, vLLM's, AIPerf's or
+                             Kvasir's own format; may be compressed with zstd or gzip
+  --trace-format FORMAT      (default: found out by its first record)
+  and all other flags of reading and changing that kvasir trace -h lists, but --seed and --rate:
+  --for 10m, --sessions 1000, --loops 3 --fresh, --raw, --strict, …
   --rate-scale X             sessions come X times as fast (default 1)
   --clock NAME               closed-loop: a session's next call comes once those before it have
                              ended and its gap is over; recorded: when the trace says (default
                              closed-loop)
-  --max-sessions N           of the workload (default: all)
   --warmup D                 calls that come earlier are not measured (default: a tenth of the
                              workload's length)
 
@@ -47,6 +44,13 @@ pool:
   --max-num-seqs N, --max-num-batched-tokens N, --num-gpu-blocks N, --max-model-len N,
   --enable-chunked-prefill=BOOL, --enable-prefix-caching=BOOL
                              as vLLM's (default: the profile's)
+  --step-overhead D          what the host adds to every step (default 1ms)
+  --batching NAME            continuous or static (default continuous)
+  --speculative-tokens N --speculative-acceptance SHARE --speculative-overhead D
+                             tokens drafted for a decode in a step, the probability that each is
+                             accepted, and what drafting adds to a step (default: none)
+  --host-blocks N --host-bandwidth BYTES
+                             KV blocks in the host's memory, and bytes a second back (default: none)
   --block-size N             tokens a KV block (default: the trace's, else 16)
   --down ENGINE@FROM-TO      an engine, counted from 1, is gone and comes back empty; may be repeated
   --slow ENGINE@AT=FACTOR    its steps take FACTOR times as long from then on; may be repeated
@@ -80,7 +84,6 @@ type simOptions struct {
 	warmup   time.Duration
 	rate     float64
 	clock    sim.Clock
-	sessions int
 
 	seed                  uint64
 	seeds, jobs           int

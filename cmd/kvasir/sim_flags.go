@@ -32,7 +32,6 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	o.work.flags(f)
 	f.Float64Var(&o.rate, "rate-scale", 1, "")
 	clock := f.String("clock", "closed-loop", "")
-	f.IntVar(&o.sessions, "max-sessions", 0, "")
 	f.DurationVar(&o.warmup, "warmup", -1, "")
 
 	policies := f.String("policy", "all", "")
@@ -91,7 +90,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 		flag       string
 		value, min int
 	}{
-		{"max-sessions", o.sessions, 0}, {"replicas", *replicas, 1}, {"gateways", s.Gateways, 1}, {"seeds", o.seeds, 1}, {"jobs", o.jobs, 1},
+		{"replicas", *replicas, 1}, {"gateways", s.Gateways, 1}, {"seeds", o.seeds, 1}, {"jobs", o.jobs, 1},
 	} {
 		if n.value < n.min || n.value > 1<<20 {
 			bad(n.flag, n.value, fmt.Sprintf("%d to %d", n.min, 1<<20))
@@ -137,6 +136,9 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	if !o.goodput && (o.svg != "" || o.csv != "") {
 		errs = append(errs, errors.New("--svg and --csv go with --goodput; --format csv prints a plain run"))
 	}
+	if e.batching != engine.Continuous.String() && e.batching != engine.Static.String() {
+		bad("batching", e.batching, "continuous or static")
+	}
 	o.policies = parsePolicies(*policies, &errs)
 	errs = append(errs, o.work.check()...)
 	engines, err := parsePool(*model, *devices, *replicas, &e)
@@ -173,6 +175,10 @@ func parsePolicies(text string, errs *[]error) []namedPolicy {
 type replicaFlags struct {
 	seqs, batched, blocks, block, length int
 	chunked, caching                     bool
+	overhead                             time.Duration
+	batching                             string
+	speculation                          engine.Speculation
+	host                                 engine.HostTier
 }
 
 func (e *replicaFlags) flags(f *flag.FlagSet) {
@@ -183,6 +189,21 @@ func (e *replicaFlags) flags(f *flag.FlagSet) {
 	f.IntVar(&e.length, "max-model-len", 0, "")
 	f.BoolVar(&e.chunked, "enable-chunked-prefill", true, "")
 	f.BoolVar(&e.caching, "enable-prefix-caching", true, "")
+	f.DurationVar(&e.overhead, "step-overhead", engine.DefaultOverhead, "")
+	f.StringVar(&e.batching, "batching", engine.Continuous.String(), "")
+	f.IntVar(&e.speculation.Drafted, "speculative-tokens", 0, "")
+	f.Float64Var(&e.speculation.Acceptance, "speculative-acceptance", 0, "")
+	f.DurationVar(&e.speculation.Overhead, "speculative-overhead", 0, "")
+	f.IntVar(&e.host.Blocks, "host-blocks", 0, "")
+	f.Float64Var(&e.host.Bandwidth, "host-bandwidth", 0, "")
+}
+
+// replicaFlagOf has the flag that sets a field of engine.Config.
+var replicaFlagOf = map[string]string{
+	"NumBlocks": "num-gpu-blocks", "BlockTokens": "block-size", "MaxBatchedTokens": "max-num-batched-tokens", "MaxSeqs": "max-num-seqs",
+	"MaxModelLen": "max-model-len", "Overhead": "step-overhead", "PrefixCaching": "enable-prefix-caching",
+	"Host.Blocks": "host-blocks", "Host.Bandwidth": "host-bandwidth", "Speculation.Drafted": "speculative-tokens",
+	"Speculation.Acceptance": "speculative-acceptance", "Speculation.Overhead": "speculative-overhead",
 }
 
 // config is one replica's; blocks of another size than --block-size hold as many tokens.
@@ -199,8 +220,14 @@ func (e *replicaFlags) config(p accelerator.Profile, block int) engine.Config {
 	set(&c.MaxSeqs, e.seqs)
 	set(&c.MaxBatchedTokens, e.batched)
 	set(&c.MaxModelLen, e.length)
-	c.MaxSeqs = min(c.MaxSeqs, c.MaxBatchedTokens)
-	c.ChunkedPrefill, c.PrefixCaching = e.chunked, e.caching
+	if e.seqs == 0 {
+		c.MaxSeqs = min(c.MaxSeqs, c.MaxBatchedTokens/(1+max(e.speculation.Drafted, 0)))
+	}
+	c.ChunkedPrefill, c.PrefixCaching, c.Overhead = e.chunked, e.caching, e.overhead
+	c.Speculation, c.Host = e.speculation, e.host
+	if e.batching == engine.Static.String() {
+		c.Batching, c.ChunkedPrefill = engine.Static, false
+	}
 	return c
 }
 
@@ -230,7 +257,12 @@ func parsePool(model, devices string, replicas int, e *replicaFlags) ([]sim.Engi
 		}
 		c := e.config(p, e.block)
 		if err := c.Validate(); err != nil {
-			errs = append(errs, flatten(err)...)
+			for _, err := range flatten(err) {
+				if e, ok := errors.AsType[*engine.ConfigError](err); ok && replicaFlagOf[e.Field] != "" {
+					err = fmt.Errorf("--%s is %v; allowed on %s: %s", replicaFlagOf[e.Field], e.Value, p.Name, e.Allowed)
+				}
+				errs = append(errs, err)
+			}
 			continue
 		}
 		for range n {

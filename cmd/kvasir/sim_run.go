@@ -194,7 +194,7 @@ func (s *simulator) one(ctx context.Context, p namedPolicy, rate float64, engine
 	if err != nil {
 		return nil, err
 	}
-	x.Workload = sim.SessionsConfig{Source: source, Clock: s.clock, Rate: rate, Sessions: s.sessions}
+	x.Workload = sim.SessionsConfig{Source: source, Clock: s.clock, Rate: rate}
 	out := (*timelineFile)(nil)
 	if s.timeline != "" && seed == 0 && p.name == s.policies[0].name {
 		if out, err = createTimeline(s.timeline); err != nil {

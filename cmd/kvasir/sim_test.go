@@ -77,7 +77,7 @@ func TestSim_JSONHasItsKeys(t *testing.T) {
 func TestSim_Goodput(t *testing.T) {
 	dir := t.TempDir()
 	svg, list := filepath.Join(dir, "curve.svg"), filepath.Join(dir, "curve.csv")
-	code, out, errs := simulate(t, "--trace", excerpt, "--policy", "round-robin,least-outstanding", "--replicas", "2", "--max-sessions", "400",
+	code, out, errs := simulate(t, "--trace", excerpt, "--policy", "round-robin,least-outstanding", "--replicas", "2", "--sessions", "400",
 		"--slo-ttft", "4s", "--goodput", "--tolerance", "0.2", "--svg", svg, "--csv", list)
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errs)
@@ -102,7 +102,7 @@ func TestSim_Goodput(t *testing.T) {
 }
 
 func TestSim_Sensitivity(t *testing.T) {
-	code, out, errs := simulate(t, "--trace", excerpt, "--policy", "round-robin,least-outstanding", "--replicas", "2", "--max-sessions", "300", "--slo-ttft", "4s", "--sensitivity", "--tolerance", "0.3")
+	code, out, errs := simulate(t, "--trace", excerpt, "--policy", "round-robin,least-outstanding", "--replicas", "2", "--sessions", "300", "--slo-ttft", "4s", "--sensitivity", "--tolerance", "0.3")
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
@@ -113,7 +113,7 @@ func TestSim_Sensitivity(t *testing.T) {
 
 func TestSim_Timeline(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "timeline.csv")
-	code, _, errs := simulate(t, "--trace", excerpt, "--policy", "round-robin", "--replicas", "2", "--max-sessions", "100", "--timeline", file,
+	code, _, errs := simulate(t, "--trace", excerpt, "--policy", "round-robin", "--replicas", "2", "--sessions", "100", "--timeline", file,
 		"--down", "1@5s-9s", "--slow", "2@3s=2", "--gateways", "2", "--scrape-loss", "0.5", "--stagger")
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errs)
@@ -136,6 +136,9 @@ func TestSim_SaysWhatIsWrong(t *testing.T) {
 		"allowed: table, json or csv":   {"--trace", excerpt, "--format", "xml"},
 		"--clock: yesterday":            {"--trace", excerpt, "--clock", "yesterday"},
 		"abacus":                        {"--trace", excerpt, "--device", "abacus"},
+		"--host-blocks is -1":           {"--trace", excerpt, "--host-blocks", "-1"},
+		"--speculative-acceptance is 2": {"--trace", excerpt, "--speculative-tokens", "2", "--speculative-acceptance", "2"},
+		"continuous or static":          {"--trace", excerpt, "--batching", "no"},
 		"--rate-scale: NaN":             {"--trace", excerpt, "--rate-scale", "NaN"},
 	} {
 		if code, _, errs := simulate(t, args...); code != 2 || !strings.Contains(errs, want) {

@@ -47,12 +47,19 @@ type traceFlags struct {
 	change  trace.Transform
 }
 
-// register adds the flags.
+// register adds all flags.
 func (t *traceFlags) register(f *flag.FlagSet) {
-	o, c := &t.options, &t.change
-	f.Func("in", "", func(s string) error { o.Format = trace.Format(s); return nil })
+	t.reading(f, "in")
+	f.Uint64Var(&t.options.Seed, "seed", 0, "")
+	t.changing(f)
+	f.Float64Var(&t.change.Rate, "rate", 0, "")
+}
+
+// reading adds the flags of reading but the seed's; the format's has the name given.
+func (t *traceFlags) reading(f *flag.FlagSet, format string) {
+	o := &t.options
+	f.Func(format, "", func(s string) error { o.Format = trace.Format(s); return nil })
 	f.BoolVar(&o.Strict, "strict", false, "")
-	f.Uint64Var(&o.Seed, "seed", 0, "")
 	f.IntVar(&o.BlockTokens, "block-tokens", 0, "")
 	f.DurationVar(&o.TimeUnit, "time-unit", 0, "")
 	f.DurationVar(&o.Bin, "bin", 0, "")
@@ -62,13 +69,17 @@ func (t *traceFlags) register(f *flag.FlagSet) {
 	f.DurationVar(&o.ThinkTime, "think-time", 0, "")
 	f.IntVar(&o.AnswerTokens, "answer-tokens", 0, "")
 	f.DurationVar(&o.Idle, "idle", 0, "")
+}
+
+// changing adds the flags of changing but the rate's.
+func (t *traceFlags) changing(f *flag.FlagSet) {
+	c := &t.change
 	f.Float64Var(&c.Sample, "sample", 0, "")
 	f.DurationVar(&c.From, "from", 0, "")
 	f.DurationVar(&c.For, "for", 0, "")
 	f.IntVar(&c.Sessions, "sessions", 0, "")
 	f.IntVar(&c.Loops, "loops", 0, "")
 	f.BoolVar(&c.Fresh, "fresh", false, "")
-	f.Float64Var(&c.Rate, "rate", 0, "")
 }
 
 // validate returns every mistake.
@@ -77,7 +88,8 @@ func (t *traceFlags) validate() error {
 	return errors.Join(t.options.Validate(), t.change.Validate())
 }
 
-// open returns the trace of a file with the changes made. tally hears how each pass went.
+// open returns the trace of a file with the changes made. tally, unless nil, hears how each
+// pass went.
 func (t *traceFlags) open(name string, tally func(trace.Tally)) (*trace.Trace, error) {
 	o := t.options
 	o.Done = tally

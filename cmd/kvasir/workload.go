@@ -1,35 +1,27 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"compress/gzip"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
-
-	"github.com/klauspost/compress/zstd"
 
 	"kvasir/client/workload"
 	"kvasir/client/workload/trace"
 )
 
-// workloadOptions are the flags that choose a workload: a trace or a generator.
+// workloadOptions are the flags that choose a workload.
 type workloadOptions struct {
-	trace, format string
-	strict, raw   bool
+	trace string
+	read  traceFlags
 }
 
 func (o *workloadOptions) flags(f *flag.FlagSet) {
 	f.StringVar(&o.trace, "trace", "", "")
-	f.StringVar(&o.format, "trace-format", "", "")
-	f.BoolVar(&o.strict, "strict", false, "")
-	f.BoolVar(&o.raw, "raw-times", false, "")
+	o.read.reading(f, "trace-format")
+	o.read.changing(f)
 }
 
 // check returns every mistake of the flags.
@@ -38,8 +30,7 @@ func (o *workloadOptions) check() []error {
 	if o.trace == "" {
 		errs = append(errs, errors.New("--trace is needed"))
 	}
-	t := trace.Options{Format: trace.Format(o.format), Strict: o.strict, Raw: o.raw}
-	return append(errs, flatten(t.Validate())...)
+	return append(errs, flatten(o.read.validate())...)
 }
 
 // loadedWorkload is a workload that runs may play as often as they like, several at once.
@@ -69,10 +60,7 @@ const mostKept = 4 << 20
 func (o *workloadOptions) load(env environment, seed uint64) (*loadedWorkload, error) {
 	w := &loadedWorkload{name: filepath.Base(o.trace)}
 	var tally trace.Tally
-	open := func(seed uint64, done func(trace.Tally)) (*trace.Trace, error) {
-		return trace.Open(traceFile(o.trace), trace.Options{Format: trace.Format(o.format), Strict: o.strict, Raw: o.raw, Seed: seed, Done: done})
-	}
-	t, err := open(seed, func(read trace.Tally) { tally = read })
+	t, err := o.open(seed, func(read trace.Tally) { tally = read })
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +84,7 @@ func (o *workloadOptions) load(env environment, seed uint64) (*loadedWorkload, e
 		w.notes = append(w.notes, fmt.Sprintf("%d of %d records are bad and were passed over; the first: %v", tally.Bad, tally.Records, tally.First[0]))
 	}
 	if t.Bin > 0 {
-		w.notes = append(w.notes, fmt.Sprintf("calls of one timestamp are spread over the %v that it stands for (--raw-times leaves them)", t.Bin))
+		w.notes = append(w.notes, fmt.Sprintf("calls of one timestamp are spread over the %v that it stands for (--raw leaves them)", t.Bin))
 	}
 	if !t.Timed {
 		w.notes = append(w.notes, fmt.Sprintf("the file has no times: sessions come at %g a second, as a Poisson process", t.SessionRate))
@@ -105,7 +93,7 @@ func (o *workloadOptions) load(env environment, seed uint64) (*loadedWorkload, e
 		w.notes = append(w.notes, "token counts are estimates, at four bytes a token")
 	}
 	w.open = func(seed uint64) (workload.Source, error) {
-		t, err := open(seed, nil)
+		t, err := o.open(seed, nil)
 		if err != nil {
 			return workload.Source{}, err
 		}
@@ -122,6 +110,13 @@ func (o *workloadOptions) load(env environment, seed uint64) (*loadedWorkload, e
 		return kept.source, kept.err
 	}
 	return w, nil
+}
+
+// open returns the trace with the changes made, all draws by the seed.
+func (o *workloadOptions) open(seed uint64, tally func(trace.Tally)) (*trace.Trace, error) {
+	read := o.read
+	read.options.Seed, read.change.Seed = seed, seed
+	return read.open(o.trace, tally)
 }
 
 // keep reads a source into memory.
@@ -145,39 +140,3 @@ func keep(s workload.Source, err error) (workload.Source, error) {
 	}
 	return s, nil
 }
-
-// traceFile opens a trace as text: what begins as a zstd or gzip file is decompressed.
-func traceFile(name string) trace.File {
-	return trace.File{Name: name, Open: func() (io.ReadCloser, error) {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		r := bufio.NewReaderSize(f, 1<<16)
-		head, _ := r.Peek(4) // a shorter file is no compressed one
-		switch {
-		case bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-			z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<28))
-			if err != nil {
-				_ = f.Close() // err says more
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			return decompressed{z, func() error { z.Close(); return f.Close() }}, nil
-		case len(head) > 1 && head[0] == 0x1f && head[1] == 0x8b:
-			z, err := gzip.NewReader(r)
-			if err != nil {
-				_ = f.Close() // likewise
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			return decompressed{z, f.Close}, nil
-		}
-		return decompressed{r, f.Close}, nil
-	}}
-}
-
-type decompressed struct {
-	io.Reader
-	end func() error
-}
-
-func (d decompressed) Close() error { return d.end() }
