@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"kvasir/gateway/attempt"
 )
 
 // Row is one line of a result: a policy over one or several seeds.
@@ -89,6 +91,11 @@ var columns = slices.Concat(
 	one("retries", "retries", "%.0f", 1, func(s *Summary) Number { return s.Retries }),
 )
 
+// refusedByEngine explains the one outcome that is the workload's own fault.
+var refusedByEngine = map[string]string{
+	attempt.CallerFault.String(): ": the engine refused them, because prompt and answer exceed the model's length or all KV blocks",
+}
+
 // WriteTable writes the rows for people: TTFT, E2E and session in seconds, TPOT and ITL in
 // milliseconds. Calls that did not end well are named below.
 func WriteTable(w io.Writer, rows []Row) error {
@@ -125,7 +132,7 @@ func WriteTable(w io.Writer, rows []Row) error {
 		}
 		slices.Sort(whys)
 		for _, why := range whys {
-			if _, err := fmt.Fprintf(w, "%s: %.6g calls ended with %s\n", rows[i].Policy, float64(rows[i].Unfinished[why]), why); err != nil {
+			if _, err := fmt.Fprintf(w, "%s: %.6g calls ended with %s%s\n", rows[i].Policy, float64(rows[i].Unfinished[why]), why, refusedByEngine[why]); err != nil {
 				return err
 			}
 		}
