@@ -23,7 +23,9 @@ func unmix(x uint64) uint64 {
 	return x
 }
 
-func entered(parent kvblock.Hash) uint64 { return uint64(parent)*0x9e3779b97f4a7c15 + 0x632be59bd9b4e019 }
+func entered(parent kvblock.Hash) uint64 {
+	return uint64(parent)*0x9e3779b97f4a7c15 + 0x632be59bd9b4e019
+}
 
 // Extend returns the hash of the prefix in which a block with the given id follows the
 // prefix parent; 0 is the parent of a first block. It is how a trace that numbers its
