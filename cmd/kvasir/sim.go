@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"time"
 
+	"kvasir/client/arrival"
+	"kvasir/client/workload"
 	"kvasir/selection/policy"
 	"kvasir/sim"
 )
 
-const simUsage = `usage: kvasir sim --trace FILE [flags]
+const simUsage = `usage: kvasir sim (--trace FILE | --workload SPEC) [flags]
 
 Plays a workload through the gateway's own state machine and policies, over models of
 engines, in virtual time, and prints what each policy would have done. The same seed gives
@@ -23,6 +25,10 @@ workload:
   --trace-format FORMAT      (default: found out by its first record)
   and all other flags of reading and changing that kvasir trace -h lists, but --seed and --rate:
   --for 10m, --sessions 1000, --loops 3 --fresh, --raw, --strict, …
+  --workload SPEC            a generator in place of a trace, such as conversations:turns=6,system=2000;
+                             help lists them
+  --arrivals SPEC            when its sessions come, such as gamma:rate=2,burstiness=0.3; help lists
+                             them (default poisson:rate=1, for 10m)
   --rate-scale X             sessions come X times as fast (default 1)
   --clock NAME               closed-loop: a session's next call comes once those before it have
                              ended and its gap is over; recorded: when the trace says (default
@@ -108,6 +114,12 @@ func runSim(ctx context.Context, env environment, args []string) int {
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(env.stdout, simUsage)
+		return 0
+	case o != nil && o.work.spec == "help":
+		fmt.Fprint(env.stdout, workload.Describe())
+		return 0
+	case o != nil && o.work.arrivals == "help":
+		fmt.Fprint(env.stdout, arrival.Catalog().Describe())
 		return 0
 	case err != nil:
 		for _, e := range flatten(err) {

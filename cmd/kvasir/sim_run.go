@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,7 +29,7 @@ type simulator struct {
 
 // run does what the flags say.
 func (o *simOptions) run(ctx context.Context, env environment) error {
-	w, err := o.work.load(env, o.seed)
+	w, err := o.work.load(o.seed)
 	if err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func (o *simOptions) describe(w *loadedWorkload) simConfig {
 	case w.calls == w.sessions:
 		c.ClosedLoop = "nothing: every session is one call"
 	default:
-		c.ClosedLoop = "within sessions, where a later call waits for the end of those before it; sessions come open-loop"
+		c.ClosedLoop = cmp.Or(w.loop, "within sessions, where a later call waits for the end of those before it; sessions come open-loop")
 	}
 	c.SLO = sloText(o.scenario.SLO)
 	counts := map[string]int{}
@@ -150,9 +151,10 @@ func writeJSON(out io.Writer, v any) error {
 
 // write says what was simulated.
 func (c *simConfig) write(out io.Writer) {
-	fmt.Fprintf(out, "%s × %.4g: %d sessions, %d calls in %.0f s; closed loop: %s\n", c.Workload, c.RateScale, c.Sessions, c.Calls, c.LengthS/c.RateScale, c.ClosedLoop)
+	fmt.Fprintf(out, "%s × %.4g: %d sessions, %d calls in %.0f s\n", c.Workload, c.RateScale, c.Sessions, c.Calls, c.LengthS/c.RateScale)
 	fmt.Fprintf(out, "%s, blocks of %d tokens; gateways: %d, gauges read every %g s; %s; seeds: %d from %d; not measured: the first %.0f s\n",
 		strings.Join(c.Engines, ", "), c.BlockSize, c.Gateways, c.ScrapeS, c.SLO, c.Seeds, c.Seed, c.WarmupS/c.RateScale)
+	fmt.Fprintf(out, "closed loop: %s\n", c.ClosedLoop)
 	for _, note := range c.Notes {
 		fmt.Fprintln(out, note)
 	}

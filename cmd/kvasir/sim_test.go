@@ -74,6 +74,19 @@ func TestSim_JSONHasItsKeys(t *testing.T) {
 	}
 }
 
+func TestSim_GeneratesWorkloads(t *testing.T) {
+	args := []string{"--workload", "3*conversations:turns=3 + 1*tool-agent", "--arrivals", "gamma:rate=2,burstiness=0.5", "--for", "2m", "--policy", "round-robin,cache-aware"}
+	code, out, errs := simulate(t, args...)
+	if code != 0 || !strings.Contains(out, "closed-loop: a turn is sent when") || !strings.Contains(out, "arrive by gamma") {
+		t.Errorf("exit %d: %s\n%s", code, errs, out)
+	}
+	for _, help := range []string{"--workload", "--arrivals"} {
+		if code, out, _ := simulate(t, help, "help"); code != 0 || len(out) < 500 {
+			t.Errorf("%s help: exit %d, %s", help, code, out)
+		}
+	}
+}
+
 func TestSim_Goodput(t *testing.T) {
 	dir := t.TempDir()
 	svg, list := filepath.Join(dir, "curve.svg"), filepath.Join(dir, "curve.csv")
@@ -126,7 +139,9 @@ func TestSim_Timeline(t *testing.T) {
 
 func TestSim_SaysWhatIsWrong(t *testing.T) {
 	for want, args := range map[string][]string{
-		"--trace is needed":             {},
+		"one of --trace and --workload": {},
+		"\"dance\" is not a workload":   {"--workload", "dance"},
+		"--arrivals: \"never\"":         {"--workload", "chat-turn", "--arrivals", "never"},
 		"policy \"fastest\" is unknown": {"--trace", excerpt, "--policy", "fastest"},
 		"cache_threshold":               {"--trace", excerpt, "--policy", "cache-aware:cache_threshold=2"},
 		"--replicas: 0":                 {"--trace", excerpt, "--replicas", "0"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -8,29 +9,90 @@ import (
 	"sync"
 	"time"
 
+	"kvasir/client/arrival"
 	"kvasir/client/workload"
 	"kvasir/client/workload/trace"
 )
 
-// workloadOptions are the flags that choose a workload.
+// workloadOptions are the flags that choose a workload: a trace or a generator.
 type workloadOptions struct {
-	trace string
-	read  traceFlags
+	trace          string
+	read           traceFlags
+	spec, arrivals string // of a generator
+
+	mix     workload.Mix // parsed by check
+	process arrival.Process
 }
+
+// generatedFor is how much of a generator's workload there is, unless --for says it.
+const generatedFor = 10 * time.Minute
 
 func (o *workloadOptions) flags(f *flag.FlagSet) {
 	f.StringVar(&o.trace, "trace", "", "")
+	f.StringVar(&o.spec, "workload", "", "")
+	f.StringVar(&o.arrivals, "arrivals", "poisson:rate=1", "")
 	o.read.reading(f, "trace-format")
 	o.read.changing(f)
 }
 
-// check returns every mistake of the flags.
+// check returns every mistake of the flags, and parses what they have.
 func (o *workloadOptions) check() []error {
-	var errs []error
-	if o.trace == "" {
-		errs = append(errs, errors.New("--trace is needed"))
+	errs := flatten(o.read.validate())
+	if (o.trace == "") == (o.spec == "") {
+		errs = append(errs, errors.New("one of --trace and --workload is needed"))
 	}
-	return append(errs, flatten(o.read.validate())...)
+	if o.spec == "" {
+		return errs
+	}
+	var err error
+	if o.mix, err = workload.Parse(o.spec); err != nil {
+		errs = append(errs, prefixed("--workload: ", err)...)
+	}
+	if o.process, err = arrival.Parse(o.arrivals); err != nil {
+		errs = append(errs, prefixed("--arrivals: ", err)...)
+	}
+	if o.read.change.For == 0 && o.read.change.Sessions == 0 {
+		o.read.change.For = generatedFor
+	}
+	return errs
+}
+
+// prefixed returns the errors that were joined, each behind the text.
+func prefixed(text string, err error) []error {
+	var out []error
+	for _, e := range flatten(err) {
+		out = append(out, fmt.Errorf("%s%w", text, e))
+	}
+	return out
+}
+
+// open returns the workload with the changes made, all draws by the seed, and what a reader
+// of its results must know. tally, unless nil, hears how each pass over a file went.
+func (o *workloadOptions) open(seed uint64, tally func(trace.Tally)) (workload.Source, []string, error) {
+	read := o.read
+	read.options.Seed, read.change.Seed = seed, seed
+	if o.spec != "" {
+		s, err := workload.Generate(o.spec, o.mix, seed, o.process.Instants(seed))
+		if err != nil {
+			return s, nil, err
+		}
+		return read.change.Apply(s), []string{"sessions arrive by " + o.arrivals}, nil
+	}
+	t, err := read.open(o.trace, tally)
+	if err != nil {
+		return workload.Source{}, nil, err
+	}
+	var notes []string
+	if t.Bin > 0 {
+		notes = append(notes, fmt.Sprintf("calls of one timestamp are spread over the %v that it stands for (--raw leaves them)", t.Bin))
+	}
+	if !t.Timed {
+		notes = append(notes, fmt.Sprintf("the file has no times: sessions come at %.4g a second, as a Poisson process", t.SessionRate))
+	}
+	if t.Estimated {
+		notes = append(notes, "token counts are estimates, at four bytes a token")
+	}
+	return t.Source, notes, nil
 }
 
 // loadedWorkload is a workload that runs may play as often as they like, several at once.
@@ -39,6 +101,7 @@ type loadedWorkload struct {
 	blockTokens     int
 	sessions, calls int
 	length          time.Duration // until the last session comes
+	loop            string        // what waits for answers
 	notes           []string      // what a reader of the result must know
 
 	open func(seed uint64) (workload.Source, error)
@@ -57,16 +120,16 @@ type keptSessions struct {
 const mostKept = 4 << 20
 
 // load opens the workload and looks through it once.
-func (o *workloadOptions) load(env environment, seed uint64) (*loadedWorkload, error) {
-	w := &loadedWorkload{name: filepath.Base(o.trace)}
+func (o *workloadOptions) load(seed uint64) (*loadedWorkload, error) {
+	w := &loadedWorkload{name: cmp.Or(o.spec, filepath.Base(o.trace))}
 	var tally trace.Tally
-	t, err := o.open(seed, func(read trace.Tally) { tally = read })
+	source, notes, err := o.open(seed, func(read trace.Tally) { tally = read })
 	if err != nil {
 		return nil, err
 	}
-	w.blockTokens = t.BlockTokens
+	w.blockTokens, w.loop, w.notes = source.BlockTokens, source.Loop, notes
 	size := 0
-	for s, err := range t.Sessions {
+	for s, err := range source.Sessions {
 		if err != nil {
 			return nil, err
 		}
@@ -78,45 +141,25 @@ func (o *workloadOptions) load(env environment, seed uint64) (*loadedWorkload, e
 		}
 	}
 	if w.calls == 0 {
-		return nil, fmt.Errorf("%s: there are no calls in it", o.trace)
+		return nil, fmt.Errorf("%s: there are no calls in it", w.name)
 	}
 	if tally.Bad > 0 {
 		w.notes = append(w.notes, fmt.Sprintf("%d of %d records are bad and were passed over; the first: %v", tally.Bad, tally.Records, tally.First[0]))
 	}
-	if t.Bin > 0 {
-		w.notes = append(w.notes, fmt.Sprintf("calls of one timestamp are spread over the %v that it stands for (--raw leaves them)", t.Bin))
+	read := func(seed uint64) (workload.Source, error) {
+		s, _, err := o.open(seed, nil)
+		return s, err
 	}
-	if !t.Timed {
-		w.notes = append(w.notes, fmt.Sprintf("the file has no times: sessions come at %g a second, as a Poisson process", t.SessionRate))
-	}
-	if t.Estimated {
-		w.notes = append(w.notes, "token counts are estimates, at four bytes a token")
-	}
-	w.open = func(seed uint64) (workload.Source, error) {
-		t, err := o.open(seed, nil)
-		if err != nil {
-			return workload.Source{}, err
-		}
-		return t.Source, nil
-	}
-	if size > mostKept {
+	if w.open = read; size > mostKept {
 		return w, nil
 	}
-	again := w.open
 	w.open = func(seed uint64) (workload.Source, error) {
 		k, _ := w.kept.LoadOrStore(seed, &keptSessions{})
 		kept := k.(*keptSessions)
-		kept.once.Do(func() { kept.source, kept.err = keep(again(seed)) })
+		kept.once.Do(func() { kept.source, kept.err = keep(read(seed)) })
 		return kept.source, kept.err
 	}
 	return w, nil
-}
-
-// open returns the trace with the changes made, all draws by the seed.
-func (o *workloadOptions) open(seed uint64, tally func(trace.Tally)) (*trace.Trace, error) {
-	read := o.read
-	read.options.Seed, read.change.Seed = seed, seed
-	return read.open(o.trace, tally)
 }
 
 // keep reads a source into memory.
