@@ -17,7 +17,7 @@ const BlockTokens = 16
 // the zero Profile is unusable, take one from Lookup or fill every field and call
 // Validate. It is read-only after that, and then safe for concurrent use.
 type Profile struct {
-	Name           string `json:"name"`   // kebab-case, model/device-parallelism
+	Name           string `json:"name"`   // kebab-case: model/device, or model/NxDevice where N work together
 	Model          string `json:"model"`  // as its publisher names it
 	Device         string `json:"device"` // one accelerator; TensorParallel of them work together
 	TensorParallel int    `json:"tensor_parallel"`

@@ -10,7 +10,7 @@ import (
 
 func h100(t testing.TB) Config {
 	t.Helper()
-	p, err := accelerator.Lookup("llama-3.1-8b/h100-tp1")
+	p, err := accelerator.Lookup("llama-3.1-8b/h100")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,8 +47,8 @@ func TestEngine_MatchesRealVLLM(t *testing.T) {
 		// Largest relative errors of the means, and of the 99th percentile of TTFT.
 		ttft, tpot, e2e, ttft99 float64
 	}{
-		{"rtx-4090", "llama-3.1-8b/rtx-4090-tp1", 2588 - 1, 256, 0, 0.05, 0.03, 0.05, 0.05},
-		{"rtx-pro-6000", "llama-3.1-8b/rtx-pro-6000-tp1", 0, 128, 2 * time.Millisecond, 0.10, 0.05, 0.05, 0.10},
+		{"rtx-4090", "llama-3.1-8b/rtx-4090", 2588 - 1, 256, 0, 0.05, 0.03, 0.05, 0.05},
+		{"rtx-pro-6000", "llama-3.1-8b/rtx-pro-6000", 0, 128, 2 * time.Millisecond, 0.10, 0.05, 0.05, 0.10},
 	} {
 		t.Run(c.log, func(t *testing.T) {
 			profile, err := accelerator.Lookup(c.profile)

@@ -127,7 +127,7 @@ func promiseTrace() []promiseCall {
 
 func promiseEngine(t *testing.T) engine.Config {
 	t.Helper()
-	profile, err := accelerator.Lookup("llama-3.1-8b/h100-tp1")
+	profile, err := accelerator.Lookup("llama-3.1-8b/h100")
 	if err != nil {
 		t.Fatal(err)
 	}

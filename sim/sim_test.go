@@ -34,7 +34,7 @@ type testWorld struct {
 }
 
 func (w testWorld) config(t interface{ Fatal(...any) }) Config {
-	profile, err := accelerator.Lookup("llama-3.1-8b/h100-tp1")
+	profile, err := accelerator.Lookup("llama-3.1-8b/h100")
 	if err != nil {
 		t.Fatal(err)
 	}

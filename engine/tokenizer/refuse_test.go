@@ -128,7 +128,7 @@ func FuzzRead(f *testing.F) {
 			f.Add(uint8(route), []byte(seed))
 		}
 	}
-	p, err := accelerator.Lookup("llama-3.1-8b/h100-tp1")
+	p, err := accelerator.Lookup("llama-3.1-8b/h100")
 	if err != nil {
 		f.Fatal(err)
 	}
