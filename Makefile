@@ -69,6 +69,10 @@ bench: ## run the benchmarks of pick, relay and body (BENCH=. runs all), each CO
 bench-gateway: ## measure what the gateway costs beside ReverseProxy and nginx (ARGS=-quick)
 	bench/gateway/run $(ARGS)
 
+.PHONY: validate-engine
+validate-engine: ## set the engine model beside logs of real vLLM
+	@$(GO) test -count=1 -v -run '^TestEngine_MatchesRealVLLM$$' ./engine/validate
+
 .PHONY: soak
 soak: ## random faults on both sides against the invariants, for SOAK (10m)
 	cd test/endurance && $(GO) run ./soak -for $(SOAK)
