@@ -160,6 +160,9 @@ func drawDifferential(t *rapid.T) Config {
 	c.MaxSeqs = n("seqs", 1, min(8, c.MaxBatchedTokens))
 	c.MaxModelLen = 250
 	c.ChunkedPrefill = rapid.Bool().Draw(t, "chunked")
+	if !c.ChunkedPrefill {
+		c.Batching = Batching(n("batching", 0, 1))
+	}
 	c.PrefixCaching = n("caching", 0, 3) > 0
 	return c
 }

@@ -1,10 +1,10 @@
 // Package engine is layer 4 (the inference engine), pure: one replica as vLLM's V1
-// scheduler runs it. Requests are batched continuously; a step has a token budget that
-// running requests use first, one token a decode, and waiting ones afterwards, first
-// come first served; prompts may be computed in chunks; KV blocks are shared by prefix
-// and evicted least recently used first; when no block is free the youngest running
-// request is preempted and computed again later. How long a step takes is layer 5's
-// answer. The tokens' content does not exist here: an answer has a length.
+// scheduler runs it. Requests are batched continuously (or, as before Orca, statically); a
+// step has a token budget that running requests use first, one token a decode, and waiting
+// ones afterwards, first come first served; prompts may be computed in chunks; KV blocks
+// are shared by prefix and evicted least recently used first; when no block is free the
+// youngest running request is preempted and computed again later. How long a step takes is
+// layer 5's answer. The tokens' content does not exist here: an answer has a length.
 //
 // A request that fits into the blocks alone always ends: the oldest running one gets a
 // token at least in every step and is never preempted.

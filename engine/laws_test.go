@@ -34,6 +34,9 @@ func drawStream(t *rapid.T) stream {
 	cfg.MaxSeqs = n("seqs", 1, min(8, cfg.MaxBatchedTokens))
 	cfg.MaxModelLen = 60
 	cfg.ChunkedPrefill = rapid.Bool().Draw(t, "chunked")
+	if !cfg.ChunkedPrefill {
+		cfg.Batching = Batching(n("batching", 0, 1))
+	}
 	cfg.PrefixCaching = rapid.Bool().Draw(t, "caching")
 
 	s := stream{cfg: cfg}

@@ -203,6 +203,9 @@ func preemptedItself(e *reference, r *refRequest) bool {
 }
 
 func (e *reference) admit(b *accelerator.Batch, at mono.Time, budget int) {
+	if e.cfg.Batching == Static && len(e.running) > 0 {
+		return
+	}
 	for budget > 0 && len(e.running) < e.cfg.MaxSeqs && len(e.waiting) > 0 {
 		r := e.waiting[0]
 		hits := e.lookup(r)

@@ -82,6 +82,8 @@ func TestConfig_ReportsEveryMistake(t *testing.T) {
 		"no requests":     {func(c *Config) { c.MaxRequests = 0 }, []string{"MaxRequests is 0"}},
 		"time goes back":  {func(c *Config) { c.Overhead = -1 }, []string{"Overhead is -1ns"}},
 		"time stands":     {func(c *Config) { c.Overhead = time.Hour }, []string{"Overhead is 1h"}},
+		"batching":        {func(c *Config) { c.Batching = 2 }, []string{"Batching is Batching(2)", "Continuous or Static"}},
+		"static chunks":   {func(c *Config) { c.Batching = Static }, []string{"ChunkedPrefill is true", "Batching is static"}},
 		"broken profile":  {func(c *Config) { c.Profile.KVBlocks = 0 }, []string{"kv_blocks is 0"}},
 		"overlong blocks": {func(c *Config) { c.NumBlocks = 1 << 40 }, []string{"NumBlocks is 1099511627776"}},
 	} {

@@ -99,6 +99,9 @@ func (e *Engine) resume(r *request) bool {
 // admit moves waiting requests into the batch, first come first served, while budget,
 // places and blocks allow. The head that does not fit blocks those behind it.
 func (e *Engine) admit(start instant) {
+	if e.cfg.Batching == Static && e.running.n > 0 {
+		return
+	}
 	budget := e.cfg.MaxBatchedTokens - e.batch.Tokens
 	for budget > 0 && e.running.n < e.cfg.MaxSeqs && e.waiting.head != nil {
 		r := e.waiting.head
