@@ -101,7 +101,7 @@ func (e *Engine) fold(at mono.Time) {
 			// The request may have ended by itself in the meantime; see finish.
 			e.drop(c.req)
 		case throttle:
-			e.cost = e.cfg.Profile.Cost(e.cfg.Overhead, c.pace)
+			e.setPace(c.pace)
 		case sleep:
 			e.asleep = true
 			e.kv.forgetFree()

@@ -164,6 +164,13 @@ func drawDifferential(t *rapid.T) Config {
 		c.Batching = Batching(n("batching", 0, 1))
 	}
 	c.PrefixCaching = n("caching", 0, 3) > 0
+	if most := c.MaxBatchedTokens/c.MaxSeqs - 1; most > 0 && n("speculation", 0, 2) == 0 {
+		c.Speculation = Speculation{
+			Drafted: n("drafted", 1, min(most, 5)), Acceptance: rapid.SampledFrom([]float64{0, 0.25, 0.8, 1}).Draw(t, "acceptance"),
+			Overhead: time.Duration(n("drafting", 0, 1)) * 123457, Seed: 7,
+		}
+		c.Speculation.Spread = min(c.Speculation.Acceptance, 1-c.Speculation.Acceptance) / 2
+	}
 	return c
 }
 

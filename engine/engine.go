@@ -10,13 +10,13 @@
 // token at least in every step and is never preempted.
 //
 // Sources: vllm-project/vllm v0.28, vllm/v1/core/{sched/scheduler,kv_cache_manager,
-// block_pool}.py. Left out: priorities, LoRA, speculative decoding, KV connectors, and
-// asynchronous scheduling, which prepares a step while the one before it runs (its
-// gain is in Config.Overhead).
+// block_pool}.py. Left out: priorities, LoRA, KV connectors, and asynchronous scheduling,
+// which prepares a step while the one before it runs (its gain is in Config.Overhead).
 //
 // Steps in which nothing but decoding happens are not computed one by one: such a span has
 // a closed form, because times are whole femtoseconds and a step's time is linear in the
 // decode context. What comes out is the same to the last bit (see the differential tests).
+// With speculative decoding every step is computed: how far each decode comes is drawn.
 //
 // The driver owns the clock. It calls Submit and Abort with the instant at which they
 // happen, and Advance at Next or whenever it likes; what comes out depends on the
@@ -33,8 +33,9 @@ import (
 
 // Engine is one replica. It is not safe for concurrent use.
 type Engine struct {
-	cfg  Config
-	cost accelerator.Cost // at the pace of the latest Throttle
+	cfg Config
+	// At the pace of the latest Throttle: what a step costs, and what one that drafts does.
+	cost, draftCost accelerator.Cost
 
 	live     map[ID]*request // every request held, whatever its phase
 	inbox    []command       // commands that have not taken effect, in the order in which they will
@@ -49,6 +50,7 @@ type Engine struct {
 	// all before it, and every decode gets its token.
 	agenda  agenda
 	decodes int        // how many decode
+	drafted int        // tokens that were drafted for them in this step
 	lead    int64      // the sum of their known tokens, less the step's number each
 	filling []*request // those that compute more than a decode's token in this step
 	partial *request   // of those of the step before, the one whose prefill goes on
@@ -78,10 +80,16 @@ func New(c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{cfg: c, live: make(map[ID]*request), advanced: -1 << 63}
-	e.cost = e.cfg.Profile.Cost(c.Overhead, 1)
+	e.setPace(1)
 	e.kv.init(c.NumBlocks, c.BlockTokens)
 	e.publish()
 	return e, nil
+}
+
+// setPace takes the costs of steps that take so many times as long as the profile says.
+func (e *Engine) setPace(pace float64) {
+	e.cost = e.cfg.Profile.Cost(e.cfg.Overhead, pace)
+	e.draftCost = e.cfg.Profile.Cost(e.cfg.Overhead+e.cfg.Speculation.Overhead, pace)
 }
 
 // Submit hands the engine a request at the instant now, which must not be before the

@@ -135,9 +135,10 @@ func auditRequests(t testing.TB, e *Engine) {
 	if inQueue != e.waiting.n {
 		t.Fatalf("%d requests wait, counted %d", inQueue, e.waiting.n)
 	}
-	decodes, lead, others := 0, int64(0), 0
+	decodes, lead, drafted, others := 0, int64(0), 0, 0
 	for r := e.running.head; r != nil; r = r.next {
 		known, computed := r.PromptTokens+e.generated(r), r.computed
+		spare := 0 // tokens that were drafted and rejected leave their room
 		switch {
 		case r.phase == decoding:
 			decodes++
@@ -145,6 +146,14 @@ func auditRequests(t testing.TB, e *Engine) {
 			computed = known
 			if !e.busy {
 				computed--
+			}
+			if e.speculates() {
+				if r.place != 0 || r.drafted > e.cfg.Speculation.Drafted || r.drafted > 0 && !e.busy {
+					t.Fatalf("decoding request %d is damaged: %+v", r.ID, r)
+				}
+				drafted += r.drafted
+				spare = e.cfg.Speculation.Drafted
+				break
 			}
 			if r.place < 1 || r.place > len(e.agenda) || e.agenda[r.place-1] != r || r.due < atStart(e.step) {
 				t.Fatalf("decoding request %d is not in the agenda: %+v", r.ID, r)
@@ -157,11 +166,16 @@ func auditRequests(t testing.TB, e *Engine) {
 			others++
 		}
 		if e.live[r.ID] != r || computed > known || r.next != nil && r.next.order <= r.order ||
-			len(r.blocks) != ceilDiv(computed, e.cfg.BlockTokens) || r.hashed > computed/e.cfg.BlockTokens {
+			len(r.blocks) < ceilDiv(computed+r.drafted, e.cfg.BlockTokens) ||
+			len(r.blocks) > ceilDiv(computed+spare, e.cfg.BlockTokens) || r.hashed > computed/e.cfg.BlockTokens {
 			t.Fatalf("running request %d is damaged: %+v", r.ID, r)
 		}
 	}
-	if decodes != e.decodes || decodes != len(e.agenda) || lead != e.lead || decodes+others != e.running.n {
+	due := decodes
+	if e.speculates() {
+		due = 0
+	}
+	if decodes != e.decodes || due != len(e.agenda) || lead != e.lead || drafted != e.drafted || decodes+others != e.running.n {
 		t.Fatalf("%d decode, counted %d, in the agenda %d, others %d of %d", decodes, e.decodes, len(e.agenda), others, e.running.n)
 	}
 	if others > 1 && !e.busy {
@@ -267,7 +281,7 @@ func auditBatch(t testing.TB, e *Engine) {
 		}
 		return
 	}
-	tokens := e.batch.Decodes
+	tokens := e.batch.Decodes + e.drafted
 	for _, f := range e.batch.Prefills {
 		tokens += f.Chunk
 	}

@@ -33,10 +33,11 @@ func (e *Engine) gap(steps int64) {
 func (e *Engine) endSpan() {
 	e.pass(e.span.steps)
 	e.busy = false
-	if e.cfg.EveryToken {
+	if e.cfg.EveryToken || e.speculates() {
 		var next *request
 		for r := e.running.head; r != nil && r.phase == decoding; r = next {
 			next = r.next
+			e.verify(r)
 			e.settle(r, false)
 		}
 	} else {
@@ -126,6 +127,7 @@ func (e *Engine) newRequest(q Request) *request {
 		e.spare = e.spare[:n-1]
 	}
 	r.reset(q)
+	r.acceptance = e.cfg.Speculation.acceptance(q.ID)
 	return r
 }
 

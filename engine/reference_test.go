@@ -49,6 +49,8 @@ type refRequest struct {
 	Request
 	generated, computed, scheduled, cached int
 	started, aborting, over                bool
+	decoding                               bool // had a token since it was last admitted
+	drafted                                int
 	queued, first                          mono.Time
 	blocks                                 []int
 	hashed                                 int
@@ -164,19 +166,24 @@ func (e *reference) startStep(start instant) {
 		e.publish()
 		return
 	}
-	budget, preempted := e.cfg.MaxBatchedTokens, false
+	budget, preempted, drafted := e.cfg.MaxBatchedTokens, false, 0
 	for i := 0; i < len(e.running) && budget > 0; i++ {
 		r := e.running[i]
 		n := min(r.missing(), budget)
-		for !e.extend(r, r.computed+n) && !preemptedItself(e, r) {
+		r.drafted = 0
+		if r.decoding {
+			r.drafted = min(e.cfg.Speculation.Drafted, r.OutputTokens-r.generated-1)
+		}
+		for !e.extend(r, r.computed+n+r.drafted) && !preemptedItself(e, r) {
 			preempted = true
 		}
 		if i >= len(e.running) {
 			preempted = true
 			break
 		}
+		drafted += r.drafted
 		e.schedule(&b, r, n)
-		budget -= n
+		budget -= n + r.drafted
 	}
 	if !preempted {
 		e.admit(&b, start.at, budget)
@@ -185,7 +192,11 @@ func (e *reference) startStep(start instant) {
 		e.publish()
 		return
 	}
-	cost := e.cfg.Profile.Cost(e.cfg.Overhead, e.pace)
+	overhead := e.cfg.Overhead
+	if drafted > 0 {
+		overhead += e.cfg.Speculation.Overhead
+	}
+	cost := e.cfg.Profile.Cost(overhead, e.pace)
 	e.busy, e.end = true, start.add(cost.Step(b))
 }
 
@@ -196,7 +207,7 @@ func preemptedItself(e *reference, r *refRequest) bool {
 	victim := e.running[last]
 	e.running = e.running[:last]
 	e.release(victim)
-	victim.computed = 0
+	victim.computed, victim.decoding, victim.drafted = 0, false, 0
 	e.waiting = slices.Insert(e.waiting, 0, victim)
 	e.counters.Preemptions++
 	return victim == r
@@ -251,7 +262,8 @@ func (e *reference) admit(b *accelerator.Batch, at mono.Time, budget int) {
 func (e *reference) schedule(b *accelerator.Batch, r *refRequest, n int) {
 	if r.generated > 0 && r.missing() == 1 {
 		b.Decodes++
-		b.DecodeContext += int64(r.known())
+		b.Tokens += r.drafted
+		b.DecodeContext += int64(r.known() + r.drafted)
 	} else {
 		b.Prefills = append(b.Prefills, accelerator.Prefill{Chunk: n, Context: r.computed})
 	}
@@ -284,10 +296,16 @@ func (e *reference) endStep() {
 			e.counters.PromptTokens += int64(r.PromptTokens)
 		}
 		if r.OutputTokens > 0 {
-			o.Tokens = 1
-			r.generated++
-			e.counters.GenerationTokens++
+			s := &e.cfg.Speculation
+			accepted := s.accepted(r.ID, s.acceptance(r.ID), r.generated, r.drafted)
+			o.Tokens = 1 + accepted
+			r.generated += o.Tokens
+			r.computed += accepted
+			e.counters.GenerationTokens += int64(o.Tokens)
+			e.counters.DraftTokens += int64(r.drafted)
+			e.counters.AcceptedTokens += int64(accepted)
 		}
+		r.decoding, r.drafted = true, 0
 		if r.generated == r.OutputTokens {
 			o.Finished, o.Reason = true, r.Reason
 			i := slices.Index(e.running, r)

@@ -59,7 +59,8 @@ func (r FinishReason) String() string {
 }
 
 // Output is what one request gets from a step: from every one that has something for it,
-// where Config.EveryToken is set, else from the first and the last such step alone.
+// where Config.EveryToken is set, else from the first and the last such step alone. A step
+// has one token for a request, with speculative decoding one or more.
 type Output struct {
 	ID       ID
 	At       mono.Time    // end of the step, rounded down to whole nanoseconds
@@ -160,7 +161,10 @@ type request struct {
 	blocks []blockID // KV blocks, first tokens first
 	hashed int       // of those, the leading ones that were offered to the prefix cache
 
-	order int64 // of its admission
+	order      int64   // of its admission
+	drafted    int     // tokens drafted for it in the running step
+	acceptance float64 // share of such tokens that is accepted
+
 	lead  int64 // while decoding: its known tokens, less the number of the step
 	due   int64 // while decoding: when it next needs attention, as atStart or atEnd
 	place int   // in the agenda, from 1; 0: not there

@@ -84,6 +84,13 @@ func TestConfig_ReportsEveryMistake(t *testing.T) {
 		"time stands":     {func(c *Config) { c.Overhead = time.Hour }, []string{"Overhead is 1h"}},
 		"batching":        {func(c *Config) { c.Batching = 2 }, []string{"Batching is Batching(2)", "Continuous or Static"}},
 		"static chunks":   {func(c *Config) { c.Batching = Static }, []string{"ChunkedPrefill is true", "Batching is static"}},
+		"drafts nothing":  {func(c *Config) { c.Speculation.Seed = 1 }, []string{"Speculation.Drafted is 0"}},
+		"drafts too much": {func(c *Config) { c.Speculation.Drafted = 65 }, []string{"Speculation.Drafted is 65", "0 to 64"}},
+		"no budget":       {func(c *Config) { c.Speculation.Drafted = 8 }, []string{"MaxSeqs is 8", "at most 7: every running request takes 9 of 64"}},
+		"acceptance":      {func(c *Config) { c.Speculation = Speculation{Drafted: 1, Acceptance: 1.1} }, []string{"Speculation.Acceptance is 1.1"}},
+		"spread": {func(c *Config) { c.Speculation = Speculation{Drafted: 1, Acceptance: 0.75, Spread: 0.3} },
+			[]string{"Speculation.Spread is 0.3", "0 to 0.25"}},
+		"drafting":        {func(c *Config) { c.Speculation = Speculation{Drafted: 1, Overhead: -1} }, []string{"Speculation.Overhead is -1ns"}},
 		"broken profile":  {func(c *Config) { c.Profile.KVBlocks = 0 }, []string{"kv_blocks is 0"}},
 		"overlong blocks": {func(c *Config) { c.NumBlocks = 1 << 40 }, []string{"NumBlocks is 1099511627776"}},
 	} {

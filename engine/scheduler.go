@@ -14,8 +14,8 @@ func (e *Engine) startStep(start instant) {
 	}
 	// In a step that has to take blocks away none are given to anyone else.
 	settled := e.grow()
-	e.batch.Decodes, e.batch.Tokens = e.decodes, e.decodes
-	e.batch.DecodeContext = e.lead + int64(e.decodes)*e.step
+	e.batch.Decodes, e.batch.Tokens = e.decodes, e.decodes+e.drafted
+	e.batch.DecodeContext = e.lead + int64(e.decodes)*e.step + int64(e.drafted)
 	if settled && e.partial != nil {
 		settled = e.resume(e.partial)
 	}
@@ -27,12 +27,16 @@ func (e *Engine) startStep(start instant) {
 		return
 	}
 	e.busy = true
-	e.span = span{start: start, first: e.cost.Step(e.batch), growth: e.cost.Growth(e.decodes), steps: 1}
+	cost := &e.cost
+	if e.drafted > 0 {
+		cost = &e.draftCost
+	}
+	e.span = span{start: start, first: cost.Step(e.batch), growth: cost.Growth(e.decodes), steps: 1}
 	e.pause = 0
 	if e.decodes > 0 {
 		e.pause = start.at.Sub(e.last.at)
 	}
-	if settled && len(e.filling) == 0 && !e.cfg.EveryToken {
+	if settled && len(e.filling) == 0 && !e.cfg.EveryToken && !e.speculates() {
 		e.prolong()
 	}
 }
@@ -53,27 +57,46 @@ func (e *Engine) prolong() {
 // the blocks that it fills to the prefix cache. It reports false when a request had to be
 // preempted.
 func (e *Engine) grow() bool {
+	if e.speculates() {
+		return e.draft()
+	}
 	settled := true
 	for r := e.agenda.due(atStart(e.step)); r != nil; r = e.agenda.due(atStart(e.step)) {
-		known := int(r.lead + e.step)
-		for !e.kv.extend(r, known) {
-			victim := e.running.tail
-			e.preempt(victim)
-			settled = false
-			if victim == r {
-				return false
-			}
+		preempted, in := e.lengthen(r, 0)
+		settled = settled && !preempted
+		if in {
+			e.await(r)
 		}
-		if e.cfg.PrefixCaching {
-			e.kv.offer(r, known)
-		}
-		e.await(r)
 	}
 	return settled
 }
 
-// await enters into the agenda when a decoding request next needs attention.
+// lengthen gives a decode the blocks that it lacks for its known tokens and so many drafted
+// ones, and offers those that the known ones fill to the prefix cache. Where no block is
+// free the youngest running requests are preempted; in tells whether this one was not
+// among them.
+func (e *Engine) lengthen(r *request, drafted int) (preempted, in bool) {
+	known := int(r.lead + e.step)
+	for !e.kv.extend(r, known+drafted) {
+		victim := e.running.tail
+		e.preempt(victim)
+		preempted = true
+		if victim == r {
+			return true, false
+		}
+	}
+	if e.cfg.PrefixCaching {
+		e.kv.offer(r, known)
+	}
+	return preempted, true
+}
+
+// await enters into the agenda when a decoding request next needs attention. With
+// speculative decoding each does in every step, and nothing is in the agenda.
 func (e *Engine) await(r *request) {
+	if e.speculates() {
+		return
+	}
 	full := len(r.blocks) * e.cfg.BlockTokens // a token more needs a block
 	start := int64(full) + 1 - r.lead
 	if _, ok := r.hash(r.hashed); ok && e.cfg.PrefixCaching {
@@ -202,7 +225,11 @@ func (e *Engine) leave(r *request) {
 		r.generated = e.generated(r)
 		e.decodes--
 		e.lead -= r.lead
-		e.agenda.remove(r)
+		e.drafted -= r.drafted
+		r.drafted = 0
+		if r.place > 0 {
+			e.agenda.remove(r)
+		}
 	}
 }
 

@@ -18,6 +18,8 @@ type Stats struct {
 	Preemptions      int64          // (num_preemptions)
 	PromptTokens     int64          // prompt tokens of requests that got their first output (prompt_tokens)
 	GenerationTokens int64          // answer tokens (generation_tokens)
+	DraftTokens      int64          // tokens drafted for answers (spec_decode_num_draft_tokens)
+	AcceptedTokens   int64          // of those, the ones that became part of them (spec_decode_num_accepted_tokens)
 	Finished         [reasons]int64 // requests ended, by FinishReason (request_success)
 }
 
