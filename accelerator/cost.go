@@ -17,6 +17,9 @@ const Nanosecond Femtoseconds = 1_000_000
 // nanosecond still fits into Femtoseconds.
 const MaxStep = Femtoseconds(2*time.Hour) * Nanosecond
 
+// FromSeconds returns the nearest number of femtoseconds, 0 to MaxStep.
+func FromSeconds(s float64) Femtoseconds { return whole(max(0, s*1e15)) }
+
 // Duration returns d rounded down to whole nanoseconds.
 func (d Femtoseconds) Duration() time.Duration { return time.Duration(d / Nanosecond) }
 
@@ -69,10 +72,10 @@ func (c *Cost) Step(b Batch) Femtoseconds {
 		us += float64(p.Decode.PerSequence * float64(b.Decodes))
 	}
 	d := max(whole((float64(us*1e9)+c.host)*c.pace), Nanosecond)
-	d = d.plus(c.contextToken, b.DecodeContext)
+	d = d.Plus(c.contextToken, b.DecodeContext)
 	for _, f := range b.Prefills {
 		chunk, context := int64(f.Chunk), int64(f.Context)
-		d = d.plus(c.halfPair, chunk*(2*context+chunk))
+		d = d.Plus(c.halfPair, chunk*(2*context+chunk))
 	}
 	return d
 }
@@ -81,11 +84,11 @@ func (c *Cost) Step(b Batch) Femtoseconds {
 // decode in both and nothing else changes: each has then one token more of context. It
 // does not hold for steps of MaxStep.
 func (c *Cost) Growth(decodes int) Femtoseconds {
-	return Femtoseconds(0).plus(c.contextToken, int64(decodes))
+	return Femtoseconds(0).Plus(c.contextToken, int64(decodes))
 }
 
-// plus returns d + each·n, at most MaxStep. None of them is negative.
-func (d Femtoseconds) plus(each Femtoseconds, n int64) Femtoseconds {
+// Plus returns d + each·n, at most MaxStep. None of them may be negative.
+func (d Femtoseconds) Plus(each Femtoseconds, n int64) Femtoseconds {
 	hi, lo := bits.Mul64(uint64(each), uint64(n))
 	if hi != 0 || lo > uint64(MaxStep-d) {
 		return MaxStep

@@ -30,6 +30,8 @@ type kvPool struct {
 	index blockIndex
 
 	hits []blockID // of the latest lookup
+
+	host *kvPool // where hashed blocks go when they are taken; nil: they are lost
 }
 
 func (p *kvPool) init(blocks, blockTokens int) {
@@ -85,8 +87,9 @@ func (p *kvPool) lookup(r *request) []blockID {
 // admit gives a request its cached blocks and blocks for the n tokens after them, or
 // nothing and false when its known tokens would not all fit. That is more than this
 // step may need; without it, requests admitted together in chunks would preempt one
-// another at once (vLLM: scheduler_reserve_full_isl).
-func (p *kvPool) admit(r *request, hits []blockID, n int) bool {
+// another at once (vLLM: scheduler_reserve_full_isl). The first loads of its own blocks are
+// copies of the host's, and can be found at once.
+func (p *kvPool) admit(r *request, hits []blockID, loads, n int) bool {
 	need := ceilDiv(r.known(), p.tokens) - len(hits)
 	for _, id := range hits {
 		if p.blocks[id].refs == 0 {
@@ -104,8 +107,13 @@ func (p *kvPool) admit(r *request, hits []blockID, n int) bool {
 	}
 	r.blocks = append(r.blocks, hits...)
 	r.hashed = len(hits)
-	r.computed = len(hits) * p.tokens
-	return p.extend(r, r.computed+n)
+	r.computed = (len(hits) + loads) * p.tokens
+	p.load(r, loads)
+	p.extend(r, r.computed+n)
+	if loads > 0 {
+		p.offer(r, r.computed)
+	}
+	return true
 }
 
 // extend gives the request blocks for so many tokens in all, or none and false when
@@ -125,6 +133,9 @@ func (p *kvPool) extend(r *request, tokens int) bool {
 func (p *kvPool) take() blockID {
 	id := p.blocks[p.end()].next
 	p.removeFree(id)
+	if b := &p.blocks[id]; b.hashed && p.host != nil {
+		p.host.store(b.hash)
+	}
 	p.forget(id)
 	p.blocks[id].refs = 1
 	return id

@@ -46,6 +46,8 @@ type Config struct {
 
 	Overhead time.Duration // added to every step's time on the device
 
+	Host HostTier // KV blocks in the host's memory; the zero value is none
+
 	Speculation Speculation // speculative decoding; the zero value is none
 
 	// EveryToken asks for an Output of every step that has a token for a request, as a
@@ -150,6 +152,7 @@ func (c *Config) Validate() error {
 	case c.Batching == Static && c.ChunkedPrefill:
 		bad("ChunkedPrefill", true, "false where Batching is static: a batch's prompts are computed whole")
 	}
+	c.Host.validate(c, bad)
 	c.Speculation.validate(c, bad)
 	if c.Overhead < 0 || c.Overhead > maxOverhead {
 		bad("Overhead", c.Overhead, fmt.Sprintf("0 to %v", maxOverhead))

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
 )
 
@@ -103,6 +104,17 @@ func (x *trio) sameCache(now mono.Time, e *Engine) {
 			t.Fatalf("at %d copies of %x: %v, want %v", now, h, ring, want)
 		}
 	}
+	var host []kvblock.Hash
+	if h := p.host; h != nil {
+		for id := h.blocks[h.end()].next; id != h.end(); id = h.blocks[id].next {
+			if h.blocks[id].hashed {
+				host = append(host, h.blocks[id].hash)
+			}
+		}
+	}
+	if !slices.Equal(host, x.ref.host) {
+		t.Fatalf("at %d the host has %x, want %x", now, host, x.ref.host)
+	}
 	same := func(what string, first *request, want []*refRequest) {
 		for _, w := range want {
 			if first == nil || first.ID != w.ID {
@@ -164,6 +176,9 @@ func drawDifferential(t *rapid.T) Config {
 		c.Batching = Batching(n("batching", 0, 1))
 	}
 	c.PrefixCaching = n("caching", 0, 3) > 0
+	if c.PrefixCaching && n("host", 0, 2) == 0 {
+		c.Host = HostTier{Blocks: n("host blocks", 1, 2*c.NumBlocks), Bandwidth: rapid.SampledFrom([]float64{1e6, 3.3e9}).Draw(t, "bandwidth")}
+	}
 	if most := c.MaxBatchedTokens/c.MaxSeqs - 1; most > 0 && n("speculation", 0, 2) == 0 {
 		c.Speculation = Speculation{
 			Drafted: n("drafted", 1, min(most, 5)), Acceptance: rapid.SampledFrom([]float64{0, 0.25, 0.8, 1}).Draw(t, "acceptance"),

@@ -43,7 +43,9 @@ type Engine struct {
 	running  queue // in the order of their admission
 	admitted int64 // how many were so far
 	kv       kvPool
-	spare    []*request // ended ones, for reuse
+	loads    int                      // blocks that are loaded from the host for the running step
+	loadTime accelerator.Femtoseconds // of one
+	spare    []*request               // ended ones, for reuse
 
 	// Of those that run, all decode but the ones admitted to this step, and but the last,
 	// which may be in the middle of its prefill: a budget that did not do for one did for
@@ -82,6 +84,8 @@ func New(c Config) (*Engine, error) {
 	e := &Engine{cfg: c, live: make(map[ID]*request), advanced: -1 << 63}
 	e.setPace(1)
 	e.kv.init(c.NumBlocks, c.BlockTokens)
+	e.kv.behind(c.Host.Blocks)
+	e.loadTime = e.cfg.loadTime()
 	e.publish()
 	return e, nil
 }

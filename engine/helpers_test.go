@@ -200,18 +200,30 @@ func auditRequests(t testing.TB, e *Engine) {
 	}
 }
 
-// auditBlocks: every block is used by as many requests as it counts, or free once; the
-// index has every hashed block, and no other, in the ring of its hash.
+// auditBlocks: every block is used by as many requests as it counts, those of the host by
+// none.
 func auditBlocks(t testing.TB, e *Engine) {
 	t.Helper()
-	p := &e.kv
-	n := len(p.blocks) - 1
-	refs := make([]int32, n)
+	refs := make([]int32, e.cfg.NumBlocks)
 	for r := e.running.head; r != nil; r = r.next {
 		for _, id := range r.blocks {
 			refs[id]++
 		}
 	}
+	hashed := auditPool(t, &e.kv, refs)
+	if !e.cfg.PrefixCaching && hashed > 0 {
+		t.Fatalf("%d blocks are cached without prefix caching", hashed)
+	}
+	if e.kv.host != nil {
+		auditPool(t, e.kv.host, make([]int32, e.cfg.Host.Blocks))
+	}
+}
+
+// auditPool: every block is used as often as refs says, or free once; the index has every
+// hashed block, and no other, in the ring of its hash.
+func auditPool(t testing.TB, p *kvPool, refs []int32) (hashed int) {
+	t.Helper()
+	n := len(p.blocks) - 1
 	free := make([]bool, n)
 	count := 0
 	for id := p.blocks[p.end()].next; id != p.end(); id = p.blocks[id].next {
@@ -227,7 +239,6 @@ func auditBlocks(t testing.TB, e *Engine) {
 	if count != p.free {
 		t.Fatalf("%d blocks are free, counted %d", count, p.free)
 	}
-	hashed := 0
 	for i := range n {
 		b := &p.blocks[i]
 		if b.refs != refs[i] || free[i] != (b.refs == 0) {
@@ -264,9 +275,7 @@ func auditBlocks(t testing.TB, e *Engine) {
 	if indexed != hashed {
 		t.Fatalf("%d blocks have a hash, %d are indexed", hashed, indexed)
 	}
-	if !e.cfg.PrefixCaching && hashed > 0 {
-		t.Fatalf("%d blocks are cached without prefix caching", hashed)
-	}
+	return hashed
 }
 
 // auditBatch: work is done when there is any, within the budget.

@@ -26,6 +26,8 @@ type reference struct {
 	blocks []refBlock
 	free   []int // the first is taken next
 	index  map[kvblock.Hash][]int
+	host   []kvblock.Hash // the latest used last
+	loads  int            // of the step
 
 	outputs         []Output
 	counters, shown Stats
@@ -162,6 +164,7 @@ func (r *refRequest) hash(i int) (kvblock.Hash, bool) {
 
 func (e *reference) startStep(start instant) {
 	var b accelerator.Batch
+	e.loads = 0
 	if e.asleep {
 		e.publish()
 		return
@@ -197,7 +200,12 @@ func (e *reference) startStep(start instant) {
 		overhead += e.cfg.Speculation.Overhead
 	}
 	cost := e.cfg.Profile.Cost(overhead, e.pace)
-	e.busy, e.end = true, start.add(cost.Step(b))
+	length := cost.Step(b)
+	for range e.loads {
+		bytes := float64(e.cfg.BlockTokens) * float64(e.cfg.Profile.KVBytesPerToken)
+		length = min(length+accelerator.FromSeconds(bytes/e.cfg.Host.Bandwidth), accelerator.MaxStep)
+	}
+	e.busy, e.end = true, start.add(length)
 }
 
 // preemptedItself takes the youngest running request's place away and tells whether that
@@ -220,7 +228,8 @@ func (e *reference) admit(b *accelerator.Batch, at mono.Time, budget int) {
 	for budget > 0 && len(e.running) < e.cfg.MaxSeqs && len(e.waiting) > 0 {
 		r := e.waiting[0]
 		hits := e.lookup(r)
-		n := r.known() - len(hits)*e.cfg.BlockTokens
+		loads := e.loadable(r, len(hits))
+		n := r.known() - (len(hits)+loads)*e.cfg.BlockTokens
 		if n > budget {
 			if e.cfg.ChunkedPrefill {
 				n = budget
@@ -243,15 +252,21 @@ func (e *reference) admit(b *accelerator.Batch, at mono.Time, budget int) {
 			}
 			e.blocks[h].refs++
 		}
-		r.blocks, r.hashed, r.computed = hits, len(hits), len(hits)*e.cfg.BlockTokens
+		r.blocks, r.hashed, r.computed = hits, len(hits), (len(hits)+loads)*e.cfg.BlockTokens
+		for i := range loads {
+			h, _ := r.hash(len(hits) + loads - 1 - i)
+			e.store(h)
+		}
 		e.extend(r, r.computed+n)
+		e.loads += loads
 		e.waiting = e.waiting[1:]
 		e.running = append(e.running, r)
 		if !r.started {
 			r.started, r.first, r.cached = true, at, r.computed
 			if e.cfg.PrefixCaching {
 				e.counters.PrefixQueries += int64(r.PromptTokens)
-				e.counters.PrefixHits += int64(r.computed)
+				e.counters.PrefixHits += int64(len(hits) * e.cfg.BlockTokens)
+				e.counters.HostHits += int64(loads * e.cfg.BlockTokens)
 			}
 		}
 		e.schedule(b, r, n)
@@ -351,11 +366,35 @@ func (e *reference) extend(r *refRequest, tokens int) bool {
 	for range more {
 		id := e.free[0]
 		e.free = e.free[1:]
+		if e.blocks[id].hashed {
+			e.store(e.blocks[id].hash)
+		}
 		e.forget(id)
 		e.blocks[id].refs = 1
 		r.blocks = append(r.blocks, id)
 	}
 	return true
+}
+
+func (e *reference) loadable(r *refRequest, hits int) int {
+	n := 0
+	for (hits+n+1)*e.cfg.BlockTokens < r.known() {
+		if h, ok := r.hash(hits + n); !ok || !slices.Contains(e.host, h) {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func (e *reference) store(h kvblock.Hash) {
+	if i := slices.Index(e.host, h); i >= 0 {
+		e.host = slices.Delete(e.host, i, i+1)
+	}
+	e.host = append(e.host, h)
+	if len(e.host) > e.cfg.Host.Blocks {
+		e.host = e.host[1:]
+	}
 }
 
 func (e *reference) forget(id int) {

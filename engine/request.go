@@ -67,7 +67,7 @@ type Output struct {
 	Tokens   int          // answer tokens since the output before; 0 for an embedding
 	First    bool         // this is the request's first output
 	Finished bool         // this is the request's last output; its ID is free again
-	Cached   int          // prompt tokens that were found in the prefix cache when the request was first scheduled
+	Cached   int          // prompt tokens that were found in the prefix cache, or at the host, when the request was first scheduled
 	Reason   FinishReason // meaningful when Finished; never Abort, an aborted request has no last output
 
 	// The start of the first step that knew the request, and of the first that computed

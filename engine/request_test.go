@@ -90,7 +90,12 @@ func TestConfig_ReportsEveryMistake(t *testing.T) {
 		"acceptance":      {func(c *Config) { c.Speculation = Speculation{Drafted: 1, Acceptance: 1.1} }, []string{"Speculation.Acceptance is 1.1"}},
 		"spread": {func(c *Config) { c.Speculation = Speculation{Drafted: 1, Acceptance: 0.75, Spread: 0.3} },
 			[]string{"Speculation.Spread is 0.3", "0 to 0.25"}},
-		"drafting":        {func(c *Config) { c.Speculation = Speculation{Drafted: 1, Overhead: -1} }, []string{"Speculation.Overhead is -1ns"}},
+		"drafting":  {func(c *Config) { c.Speculation = Speculation{Drafted: 1, Overhead: -1} }, []string{"Speculation.Overhead is -1ns"}},
+		"host":      {func(c *Config) { c.Host.Blocks = -1 }, []string{"Host.Blocks is -1"}},
+		"no host":   {func(c *Config) { c.Host.Bandwidth = 1e9 }, []string{"Host.Bandwidth is 1e+09", "0 where Host.Blocks is 0"}},
+		"slow host": {func(c *Config) { c.Host = HostTier{Blocks: 1, Bandwidth: 25} }, []string{"Host.Bandwidth is 25", "1e+06 bytes a second"}},
+		"host uncached": {func(c *Config) { c.Host, c.PrefixCaching = HostTier{Blocks: 1, Bandwidth: 1e9}, false },
+			[]string{"PrefixCaching is false"}},
 		"broken profile":  {func(c *Config) { c.Profile.KVBlocks = 0 }, []string{"kv_blocks is 0"}},
 		"overlong blocks": {func(c *Config) { c.NumBlocks = 1 << 40 }, []string{"NumBlocks is 1099511627776"}},
 	} {

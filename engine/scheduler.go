@@ -6,6 +6,7 @@ import "kvasir/accelerator"
 // nothing to compute the engine becomes idle.
 func (e *Engine) startStep(start instant) {
 	e.batch = accelerator.Batch{Prefills: e.batch.Prefills[:0]}
+	e.loads = 0
 	clear(e.filling)
 	e.filling = e.filling[:0]
 	if e.asleep {
@@ -31,7 +32,8 @@ func (e *Engine) startStep(start instant) {
 	if e.drafted > 0 {
 		cost = &e.draftCost
 	}
-	e.span = span{start: start, first: cost.Step(e.batch), growth: cost.Growth(e.decodes), steps: 1}
+	length := cost.Step(e.batch).Plus(e.loadTime, int64(e.loads))
+	e.span = span{start: start, first: length, growth: cost.Growth(e.decodes), steps: 1}
 	e.pause = 0
 	if e.decodes > 0 {
 		e.pause = start.at.Sub(e.last.at)
@@ -132,11 +134,12 @@ func (e *Engine) admit(start instant) {
 			return
 		}
 		var hits []blockID
+		loads := 0
 		if e.cfg.PrefixCaching {
 			hits = e.kv.lookup(r)
+			loads = e.kv.loadable(r, len(hits))
 		}
-		cached := len(hits) * e.cfg.BlockTokens
-		n := r.known() - cached
+		n := r.known() - (len(hits)+loads)*e.cfg.BlockTokens
 		if n > budget {
 			switch {
 			case e.cfg.ChunkedPrefill:
@@ -147,7 +150,7 @@ func (e *Engine) admit(start instant) {
 				return
 			}
 		}
-		if !e.kv.admit(r, hits, n) {
+		if !e.kv.admit(r, hits, loads, n) {
 			e.stuck, e.stuckGains = r, e.kv.gains
 			return
 		}
@@ -155,7 +158,8 @@ func (e *Engine) admit(start instant) {
 		e.running.pushBack(r)
 		r.phase, r.order = filling, e.admitted
 		e.admitted++
-		e.begin(start, r, cached)
+		e.loads += loads
+		e.begin(start, r, len(hits), loads)
 		e.schedule(r, n)
 		budget -= n
 	}
@@ -163,15 +167,16 @@ func (e *Engine) admit(start instant) {
 
 // begin notes when a request is first scheduled and counts its prefix lookup; computing
 // it again after a preemption is no lookup of the client's.
-func (e *Engine) begin(start instant, r *request, hit int) {
+func (e *Engine) begin(start instant, r *request, hits, loads int) {
 	if r.started {
 		return
 	}
 	r.started, r.first = true, start.at
-	r.cached = hit
+	r.cached = (hits + loads) * e.cfg.BlockTokens
 	if e.cfg.PrefixCaching {
 		e.counters.PrefixQueries += int64(r.PromptTokens)
-		e.counters.PrefixHits += int64(hit)
+		e.counters.PrefixHits += int64(hits * e.cfg.BlockTokens)
+		e.counters.HostHits += int64(loads * e.cfg.BlockTokens)
 	}
 }
 

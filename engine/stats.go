@@ -15,6 +15,7 @@ type Stats struct {
 	Steps            int64
 	PrefixQueries    int64          // prompt tokens looked up in the prefix cache, once a request (prefix_cache_queries)
 	PrefixHits       int64          // of those, tokens found (prefix_cache_hits)
+	HostHits         int64          // of those not found, tokens that the host had (external_prefix_cache_hits)
 	Preemptions      int64          // (num_preemptions)
 	PromptTokens     int64          // prompt tokens of requests that got their first output (prompt_tokens)
 	GenerationTokens int64          // answer tokens (generation_tokens)
