@@ -3,9 +3,11 @@ package engine
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"kvasir/accelerator"
 	"kvasir/internal/mono"
+	"kvasir/internal/seed"
 )
 
 func h100(t testing.TB) Config {
@@ -128,4 +130,44 @@ func BenchmarkStep_BlockedHead(b *testing.B) {
 		}
 		step(b, e)
 	}
+}
+
+// A stream like Mooncake's conversations: prompts of 12,000 tokens on average, of which a
+// third is shared with others, in blocks of 512, and answers of 343, at four fifths of what
+// the engine can take. Firsts and lasts alone are told, as to the simulator.
+func BenchmarkRequest_Mooncake(b *testing.B) {
+	const n, block = 2000, 512
+	p, err := accelerator.Lookup("llama-3.1-70b/4xh100")
+	if err != nil {
+		b.Fatal(err)
+	}
+	c := Defaults(p)
+	c.BlockTokens, c.NumBlocks = block, p.Blocks(block)
+	r := seed.New(1, seed.Workload, 0, 0)
+	requests := make([]Request, n)
+	for i := range requests {
+		x := text{family: r.Intn(40) + i/400*40, shared: 4500, own: i}
+		requests[i] = x.request(ID(i), 512+r.Intn(23_000), 43+r.Intn(600), block)
+	}
+	// The whole stream at once tells what the engine can take.
+	load := func(gap time.Duration) *Engine {
+		e := mustNew(b, c)
+		at := mono.Time(0)
+		for _, q := range requests {
+			e.Advance(at)
+			mustSubmit(b, e, at, q)
+			at = at.Add(gap)
+		}
+		drain(e)
+		return e
+	}
+	gap := time.Duration(load(0).last.at) / n * 5 / 4
+	b.ReportAllocs()
+	steps := int64(0)
+	for b.Loop() {
+		steps += load(gap).Stats().Steps
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/request")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(steps), "ns/step")
+	b.ReportMetric(float64(steps)/float64(b.N*n), "steps/request")
 }
