@@ -23,7 +23,7 @@ type kvPool struct {
 	tokens int       // a block
 	blocks []kvBlock // the last one is the free list's head and tail, not a block
 	free   int
-	gains  int64 // how often a block was freed or got a hash: only that makes room for a request
+	gains  int64 // changes that may make room for a request: a block was freed or got a hash, or free ones lost theirs
 
 	// index has the oldest of the blocks with a hash. Two requests that compute the
 	// same block apart each keep their own copy.
@@ -212,8 +212,10 @@ func (p *kvPool) forget(id blockID) {
 }
 
 // forgetFree takes the hashes of all free blocks away. The order in which they are taken
-// stays.
+// stays. Where the oldest copy of a block was free, a lookup finds one in use from then on,
+// which takes no room.
 func (p *kvPool) forgetFree() {
+	p.gains++
 	for id := p.blocks[p.end()].next; id != p.end(); id = p.blocks[id].next {
 		p.forget(id)
 	}

@@ -210,6 +210,41 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
+// A waiting request whose hits are free copies needs blocks for them; when the engine
+// sleeps it finds the newer copies, which are in use, and fits.
+func TestDifferential_SleepForgetsTheOlderCopy(t *testing.T) {
+	c := small()
+	c.Profile.Decode.PerContextToken = 7.7
+	c.BlockTokens, c.NumBlocks, c.MaxBatchedTokens, c.MaxSeqs, c.ChunkedPrefill = 16, 6, 3, 2, false
+	x := newTrio(t, c)
+	shared := text{family: 1, shared: 32}
+	submit := func(at mono.Time, q Request) {
+		x.ref.submit(at, q)
+		mustSubmit(t, x.each, at, q)
+		mustSubmit(t, x.skip, at, q)
+	}
+	submit(0, shared.request('a', 1, 51, 16))
+	b := shared.request('b', 32, 32, 16)
+	b.AnswerBlocks = nil
+	submit(microsecond, b)
+	const now = 70_001 * microsecond
+	x.advance(now)
+	if x.ref.counters.Preemptions != 1 || len(x.ref.waiting) != 1 {
+		t.Fatalf("b does not wait: %+v", x.ref.counters)
+	}
+	x.ref.command(now, sleep, 0)
+	x.ref.command(now, wake, 0)
+	for _, e := range []*Engine{x.each, x.skip} {
+		e.Sleep(now)
+		e.Wake(now)
+	}
+	x.advance(now + 1000*microsecond)
+	if len(x.ref.waiting) != 0 {
+		t.Fatal("b still waits")
+	}
+	x.advance(mono.Never)
+}
+
 // play gives the three a random stream of commands. Instants are close to what the engines
 // are doing: on the ends of steps and spans, and a nanosecond beside them.
 func (x *trio) play(r *rapid.T) {

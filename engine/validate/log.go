@@ -1,7 +1,7 @@
-// Package validate sets the engine model beside logs of real engines: it gives the model
-// the requests of a log at the instants at which the real engine got them, and compares how
-// long both took. It is pure, and the model is the one that the simulator and the emulator
-// drive.
+// Package validate is layer 4 (the inference engine), pure: the engine model beside logs of
+// real engines. It gives the model the requests of a log at the instants at which the real
+// engine got them, and compares how long both took. The model is the one that the simulator
+// and the emulator drive.
 package validate
 
 import (
