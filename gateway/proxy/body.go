@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // errTooLarge and errNoRoom say which bound a body met.
@@ -222,11 +223,16 @@ func (r *bodyReader) Close() error {
 	return nil
 }
 
-// mostReaders is how often a body may be begun for one attempt. net/http begins a refused
-// stream anew: at once, then after a second, two, and so on up to 32. The first of these
-// are needed where many calls meet a new connection that takes fewer streams than they
-// are (field case F42); what goes beyond is the machine's to decide.
-const mostReaders = 4
+// A transport begins a body anew where the stream was refused, and where another call took
+// the place on the connection that was meant for this one. Both happen over and over where
+// many calls meet new connections that take fewer streams than they are (field case F42);
+// each time one of the calls comes through. What is refused for longer is the machine's to
+// decide: net/http waits a second before it begins a refused stream a third time, then two,
+// and so on up to 32.
+const (
+	mostReaders   = 64          // of one attempt
+	longestReopen = time.Second // after the first
+)
 
 var errRefusedAgain = errors.New("the endpoint refused the stream again")
 
@@ -237,6 +243,7 @@ type rereader struct {
 	pieces  [][]byte
 	mu      sync.Mutex
 	readers []*bodyReader
+	first   time.Time // when the first was opened
 	ended   bool
 }
 
@@ -246,7 +253,10 @@ func (r *rereader) open() (io.ReadCloser, error) {
 	if r.ended {
 		return nil, http.ErrBodyReadAfterClose
 	}
-	if len(r.readers) == mostReaders {
+	switch {
+	case len(r.readers) == 0:
+		r.first = time.Now()
+	case len(r.readers) == mostReaders || time.Since(r.first) > longestReopen:
 		return nil, errRefusedAgain
 	}
 	reader := r.body.reader(slices.Clone(r.pieces)...)

@@ -362,7 +362,7 @@ func TestHTTP2_RefusedStreamsAreTheMachinesToRepeat(t *testing.T) {
 		}
 	}
 	attempts := int32(r.metric("kvasir_attempts_total", "endpoint=e1"))
-	if n := streams.Load(); attempts == 0 || n > 4*attempts {
+	if n := streams.Load(); attempts == 0 || n > 3*attempts { // at first, at once, after a second
 		t.Errorf("%d streams of %d attempts in %v", n, attempts, time.Since(start))
 	}
 	r.close()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"kvasir/gateway/proxy"
 	"kvasir/internal/testkit/scripted"
 )
 
@@ -52,6 +53,37 @@ func TestStaleConnectionIsNobodysFault(t *testing.T) {
 			}
 			if n := r.metric("kvasir_retries_total"); n < 20 {
 				t.Errorf("only %v connections were stale: the test shows nothing", n)
+			}
+		})
+	}
+}
+
+// Field case F41: some endpoints close a kept connection that was idle for no time at all.
+// One that has worked on the call before it broke is another matter.
+func TestStaleConnection_ThatWasHardlyIdle(t *testing.T) {
+	for name, x := range map[string]struct {
+		works time.Duration
+		stale bool
+	}{
+		"closed at once":       {0, true},
+		"closed after working": {300 * time.Millisecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := ordered(func(c *scripted.Call) {
+				if c.Record().Turn > 1 {
+					c.Pause(x.works)
+					c.FIN()
+					return
+				}
+				good(c)
+			})
+			s.config = func(c *proxy.Config) { c.ServerIdle = time.Hour }
+			r := newRig(t, s)
+			defer r.close()
+			for _, want := range []bool{true, x.stale} {
+				if a := r.post(chatPath, unstreamed); (a.status == 200) != want {
+					t.Errorf("status %d: %s", a.status, a.body)
+				}
 			}
 		})
 	}

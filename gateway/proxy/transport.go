@@ -116,18 +116,26 @@ func multiplexed(rt http.RoundTripper) bool {
 	return ok && t.Protocols != nil && !t.Protocols.HTTP1()
 }
 
-// staleWindow is how soon after sending a connection that had been idle must break for the
-// break to be blamed on the connection: an endpoint that closes idle connections does so
-// without looking, and the answer to what it never read is a reset, once its loop, which
-// other work can block for a while, comes round to it. An endpoint that has in fact died
-// shows it to the next connection.
-const staleWindow = 2 * time.Second
+// A kept connection that breaks before the answer is blamed on the connection where that is
+// how a closed one shows. An endpoint that has in fact died shows it to the next connection.
+const (
+	// staleWindow is how soon after sending it must break where it had been idle for long: an
+	// endpoint that closes idle connections does so without looking, and the answer to what
+	// it never read is a reset, once its loop, which other work can block for a while, comes
+	// round to it.
+	staleWindow = 2 * time.Second
+	// promptWindow is how soon where it had not: some endpoints close kept connections when
+	// they want their threads back (llama.cpp's server does), and the end is there already as
+	// the call is sent. What works on a call for longer has read it.
+	promptWindow = 50 * time.Millisecond
+)
 
 // connWatch sees what became of an attempt's connection. The transport reports from
 // goroutines of its own, which may outlast the attempt.
 type connWatch struct {
 	connected, answered atomic.Bool
-	idle                atomic.Bool  // the connection had been idle for as long as servers may close it after
+	kept                atomic.Bool  // the connection had carried a call before
+	idle                atomic.Bool  // ... and been idle for as long as servers may close it after
 	written             atomic.Bool  // the transport reads the request's body no more
 	sent                atomic.Int64 // when the request was written whole, in nanoseconds since start; 0: it was not
 	start               time.Time
@@ -138,6 +146,7 @@ type connWatch struct {
 func (w *connWatch) init() {
 	w.trace = httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) {
+			w.kept.Store(i.Reused) // handed over by the call before, or idle
 			w.idle.Store(i.Reused && i.WasIdle && i.IdleTime >= w.serverIdle)
 			w.connected.Store(true)
 		},
@@ -164,6 +173,7 @@ func (w *connWatch) through() bool {
 // reset readies the watch for another attempt.
 func (w *connWatch) reset() {
 	w.connected.Store(false)
+	w.kept.Store(false)
 	w.idle.Store(false)
 	w.answered.Store(false)
 	w.written.Store(false)
@@ -181,7 +191,9 @@ func (w *connWatch) blame(err error) attempt.Outcome {
 		return attempt.ConnectFailed
 	case refusedStream(err):
 		return attempt.StaleConnection
-	case w.idle.Load() && !w.answered.Load() && w.soon():
+	case w.answered.Load():
+		return attempt.Broken
+	case w.idle.Load() && w.within(staleWindow), w.kept.Load() && w.within(promptWindow):
 		return attempt.StaleConnection
 	default:
 		return attempt.Broken
@@ -216,8 +228,8 @@ func timedOut(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
 }
 
-// soon reports whether the request is still being sent, or was a moment ago.
-func (w *connWatch) soon() bool {
+// within reports whether the request is still being sent, or was so short a time ago.
+func (w *connWatch) within(d time.Duration) bool {
 	sent := w.sent.Load()
-	return sent == 0 || time.Since(w.start)-time.Duration(sent) < staleWindow
+	return sent == 0 || time.Since(w.start)-time.Duration(sent) < d
 }
