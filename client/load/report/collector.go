@@ -130,7 +130,9 @@ func (c *Collector) AddSession(s SessionSample) {
 		return
 	}
 	r.Completion.Add(s.End - s.Intended)
-	c.groups[byClass].group(s.Class).completion.Add(s.End - s.Intended)
+	if s.Class != "" {
+		c.groups[byClass].group(s.Class).completion.Add(s.End - s.Intended)
+	}
 }
 
 // Both are two distributions of one quantity.

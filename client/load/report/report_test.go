@@ -444,6 +444,16 @@ func TestTable_SaysWhatSpoilsARun(t *testing.T) {
 	}
 }
 
+// Sessions without a class are no class.
+func TestCollector_NoClassIsNoGroup(t *testing.T) {
+	c := collect(nil, false, sample(0, 0, ms, ms, 2, 2))
+	c.AddSession(SessionSample{End: 2 * ms, Calls: 1})
+	c.AddSession(SessionSample{Class: "chat", End: 4 * ms, Calls: 1})
+	if r := c.Result(full); len(r.Classes) != 1 || r.Classes[0].completion.Count() != 1 || r.Completion.Count() != 2 {
+		t.Errorf("classes %+v", r.Classes)
+	}
+}
+
 // Names that an endpoint makes up do not fill the memory.
 func TestCollector_BoundsNames(t *testing.T) {
 	c := NewCollector(nil, false)
