@@ -31,6 +31,7 @@ var commands = []command{
 	{"key", "make a client's key, or hash one", runKey},
 	{"version", "say which source this binary was built from", runVersion},
 	{"engine", "run one emulated engine behind vLLM's HTTP API", runEngine},
+	{"trace", "describe, convert and show traces of LLM calls", runTrace},
 }
 
 func main() {
