@@ -136,15 +136,15 @@ func TestSummarize_OfNothing(t *testing.T) {
 }
 
 // TestSummarize_AgreesWithTheLiterature: figures of the public traces, computed elsewhere
-// from the same files: mean lengths, rates, CVs and infinite-cache reuse.
+// from the same files: mean lengths, rates, CVs and infinite-cache reuse, of full blocks.
 func TestSummarize_AgreesWithTheLiterature(t *testing.T) {
 	for _, c := range []struct {
 		path                                             string
 		calls                                            int
 		rate, cv, prompt, promptCV, output, reuse, slack float64
 	}{
-		{"mooncake/conversation_trace.jsonl", 12031, 3.40, 3.03, 12035, 1.31, 343, 0.366, 0.005},
-		{"mooncake/synthetic_trace.jsonl", 3993, 3.91, 1.01, 15325, 1.20, 149, 0.640, 0.005},
+		{"mooncake/conversation_trace.jsonl", 12031, 3.40, 3.03, 12035, 1.31, 343, 0.3819, 0.005},
+		{"mooncake/synthetic_trace.jsonl", 3993, 3.91, 1.01, 15325, 1.20, 149, 0.6594, 0.005},
 		{"azure2023/AzureLLMInferenceTrace_code.csv", 8819, 2.57, 13.15, 2048, 0.96, 28, 0, 0.005},
 		{"azure2023/AzureLLMInferenceTrace_conv.csv", 19366, 5.53, 1.09, 1155, 0.96, 211, 0, 0.005},
 	} {
@@ -172,7 +172,7 @@ func TestSummarize_AgreesWithTheLiterature(t *testing.T) {
 		if math.Abs(s.OutputTokens.Mean-c.output) > 0.5 {
 			t.Errorf("%s: output mean is %v, elsewhere %v", c.path, s.OutputTokens.Mean, c.output)
 		}
-		if c.reuse > 0 && math.Abs(s.Reuse.InfinitePrompts-c.reuse) > 0.005 {
+		if c.reuse > 0 && math.Abs(s.Reuse.InfinitePrompts-c.reuse) > 0.0001 {
 			t.Errorf("%s: reuse is %v, elsewhere %v", c.path, s.Reuse.InfinitePrompts, c.reuse)
 		}
 	}
