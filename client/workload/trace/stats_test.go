@@ -177,3 +177,74 @@ func TestSummarize_AgreesWithTheLiterature(t *testing.T) {
 		}
 	}
 }
+
+// naiveLRU is one cache of so many blocks, latest used first.
+type naiveLRU struct {
+	size  int
+	order []kvblock.Hash
+}
+
+// ask returns how many blocks a prompt finds, and then uses it and its answer, last block
+// first.
+func (c *naiveLRU) ask(call *workload.Call) (found int) {
+	for _, h := range call.Blocks {
+		if !slices.Contains(c.order, h) {
+			break
+		}
+		found++
+	}
+	for _, h := range slices.Backward(slices.Concat(call.Blocks, call.AnswerBlocks)) {
+		if at := slices.Index(c.order, h); at >= 0 {
+			c.order = slices.Delete(c.order, at, at+1)
+		}
+		c.order = slices.Insert(c.order, 0, h)
+	}
+	c.order = c.order[:min(len(c.order), c.size)]
+	return found
+}
+
+// TestSummarize_FindsWhatCachesHold: the shares are those of caches that are played one by
+// one.
+func TestSummarize_FindsWhatCachesHold(t *testing.T) {
+	const blockTokens = 50_000 // so the caches hold 2, 10, 20, 80 and 320 blocks
+	rapid.Check(t, func(t *rapid.T) {
+		var all []workload.Session
+		caches := []naiveLRU{{size: 2}, {size: 10}, {size: 20}, {size: 80}, {size: 320}, {size: 1 << 30}}
+		found, blocks := make([]int, len(caches)), 0
+		for i := range rapid.IntRange(1, 30).Draw(t, "calls") {
+			ids := rapid.SliceOfN(rapid.Uint64Range(0, 2), 1, 14).Draw(t, "ids")
+			var chain []kvblock.Hash
+			var head kvblock.Hash
+			for _, id := range ids {
+				head = workload.Extend(head, id)
+				chain = append(chain, head)
+			}
+			prompt := rapid.IntRange(0, len(chain)).Draw(t, "prompt")
+			c := workload.Call{PromptTokens: max(prompt*blockTokens, 1), OutputTokens: (len(chain) - prompt) * blockTokens}
+			c.Blocks, c.AnswerBlocks = chain[:prompt:prompt], chain[prompt:]
+			all = append(all, workload.Session{At: time.Duration(i), Calls: []workload.Call{c}})
+			blocks += prompt
+			if prompt == 0 {
+				continue
+			}
+			for k := range caches {
+				found[k] += caches[k].ask(&c)
+			}
+		}
+		s, err := Summarize(source(blockTokens, all...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if blocks == 0 {
+			return
+		}
+		for k, l := range s.Reuse.LRU {
+			if want := float64(found[k]) / float64(blocks); math.Abs(l.Share-want) > 1e-12 {
+				t.Fatalf("a cache of %d tokens finds %v, played %v", l.CacheTokens, l.Share, want)
+			}
+		}
+		if want := float64(found[5]) / float64(blocks); math.Abs(s.Reuse.Infinite-want) > 1e-12 {
+			t.Fatalf("the infinite cache finds %v, played %v", s.Reuse.Infinite, want)
+		}
+	})
+}
