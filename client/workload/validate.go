@@ -9,10 +9,10 @@ import (
 // Source's.
 func (s *Session) Validate(blockTokens int) error {
 	if s.At < 0 {
-		return fmt.Errorf("At is %v; allowed: 0 or more", s.At)
+		return fmt.Errorf("the session's At is %v; allowed: 0 or more", s.At)
 	}
 	if len(s.Calls) == 0 {
-		return fmt.Errorf("Calls has none; allowed: one or more")
+		return fmt.Errorf("the session's Calls has none; allowed: one or more")
 	}
 	for i := range s.Calls {
 		if err := s.validateCall(i, blockTokens); err != nil {

@@ -42,7 +42,7 @@ func (d *described) print(w io.Writer) error {
 		fmt.Fprintf(w, "  the file has no times: sessions come at %.4g a second, as a Poisson process\n", d.DrawnRate)
 	}
 	if d.SpreadSeconds > 0 {
-		fmt.Fprintf(w, "  timestamps are rounded: calls are spread within %.4g s (--raw leaves them)\n", d.SpreadSeconds)
+		fmt.Fprintf(w, "  timestamps are rounded: calls are spread within %.3g s (--raw leaves them)\n", d.SpreadSeconds)
 	}
 	fmt.Fprint(t, "\narrivals\tspan s\ta second\tCV of gaps\tpeak/mean 1 s\t10 s\t60 s\t\n")
 	arrivalsRow(t, "calls", d.CallArrivals)

@@ -26,7 +26,7 @@ func TestTrace_Stats(t *testing.T) {
 	code, out, talk := callTrace(t, "stats", traceData+"mooncake_conversation.jsonl", traceData+"azure_2023_code.csv")
 	for _, want := range []string{
 		"mooncake_conversation.jsonl: mooncake, 40 calls in 40 sessions\n",
-		"timestamps are rounded:  s (--raw leaves them)",
+		"timestamps are rounded: calls are spread within 3 s (--raw leaves them)",
 		"calls, raw", "prompt tokens", "a cache that forgets nothing", "one LRU cache of 16.0 M tokens",
 		"shared prefixes that save most", "azure, 60 calls in 60 sessions", "nothing is known of prefixes",
 	} {

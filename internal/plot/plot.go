@@ -32,7 +32,7 @@ type Axis struct {
 	Log   bool   // logarithmic: values that are not above 0 are not drawn
 
 	// Min and Max are what the axis shows; where both are 0 they come from the data. A
-	// linear axis then begins with 0 unless a value is below, and Max grows to a tick.
+	// linear axis then has 0 in it, and begins and ends with a tick.
 	Min, Max float64
 }
 

@@ -64,9 +64,9 @@ func extent(log bool, values []float64) (lo, hi float64) {
 		lo, hi = lo/2, hi*2
 	}
 	if !log {
-		lo = min(lo, 0)
+		lo, hi = min(lo, 0), max(hi, 0)
 		if hi-lo < least {
-			hi = lo + 1
+			lo, hi = 0, 1
 		}
 	}
 	return lo, hi

@@ -18,6 +18,7 @@ const (
 	legendMost        = 260        // width of a legend; a longer name is cut by the picture's edge
 	row               = 20         // of the legend
 	dotted            = 24         // a series of at most so many points shows each of them
+	dot               = 3          // how far such a point reaches
 )
 
 // Each colour has a lightness that stands out on light and on dark paper alike (after Okabe
@@ -113,13 +114,13 @@ func clean(s string) string {
 
 // open writes what comes before the drawing: the titles and the looks of it all.
 func (p *picture) open() {
-	p.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="t d">`+"\n", width, height, width, height)
+	p.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif" font-size="12" role="img" aria-labelledby="t d">`+"\n", width, height, width, height)
 	p.add("<title id=\"t\">%s</title>\n<desc id=\"d\">%s over %s</desc>\n", clean(p.Title), clean(p.Y.name()), clean(p.X.name()))
 	p.add("<style>\n")
-	p.add("text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;fill:#24292f}\n")
+	p.add("text{fill:#24292f}\n")
 	p.add(".title{font-size:16px;font-weight:600}.faint{fill:#57606a}.end{text-anchor:end}.mid{text-anchor:middle}\n")
 	p.add(".paper{fill:#fff}.grid{stroke:#d8dee4}.axis{stroke:#8c959f}.mark{stroke:#57606a;stroke-dasharray:3 3}\n")
-	p.add(".line{fill:none;stroke-width:1.9;stroke-linejoin:round}.band{stroke:none;fill-opacity:.16}\n")
+	p.add(".line{stroke-width:1.9;stroke-linejoin:round}.band{fill-opacity:.16}\n")
 	used := min(len(p.Series), colours)
 	for i := range used {
 		p.add(".s%d{stroke:%s;fill:%s}\n", i, onLight[i], onLight[i])
@@ -128,7 +129,9 @@ func (p *picture) open() {
 	for i := range used {
 		p.add(".s%d{stroke:%s;fill:%s}\n", i, onDark[i], onDark[i])
 	}
-	p.add("}\n.line{fill:none}\n</style>\n<clipPath id=\"c\"><rect x=\"%d\" y=\"%d\" width=\"%s\" height=\"%d\"/></clipPath>\n", left, top, px(p.right-left), height-top-bottom)
+	p.add("}\n.line{fill:none}.band{stroke:none}\n</style>\n")
+	// A point on the border is drawn whole.
+	p.add("<clipPath id=\"c\"><rect x=\"%d\" y=\"%d\" width=\"%s\" height=\"%d\"/></clipPath>\n", left-dot, top-dot, px(p.right-left+2*dot), height-top-bottom+2*dot)
 	p.add("<rect class=\"paper\" width=\"%d\" height=\"%d\"/>\n", width, height)
 	p.add("<text class=\"title\" x=\"%d\" y=\"28\">%s</text>\n", left, clean(p.Title))
 	p.add("<text class=\"faint\" x=\"%d\" y=\"48\">%s</text>\n", left, clean(p.Subtitle))
@@ -188,7 +191,7 @@ func (p *picture) series(i int, s Series) {
 		p.add("<path class=\"line s%d\"%s d=\"%s\"/>\n", i%colours, dash(i), run.line(s.Steps))
 		if len(s.Points) <= dotted {
 			for _, at := range run {
-				p.add("<circle class=\"s%d\" cx=\"%s\" cy=\"%s\" r=\"2.6\"/>\n", i%colours, px(at.x), px(at.y))
+				p.add("<circle class=\"s%d\" cx=\"%s\" cy=\"%s\" r=\"2.5\"/>\n", i%colours, px(at.x), px(at.y))
 			}
 		}
 	}

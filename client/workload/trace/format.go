@@ -25,6 +25,7 @@ const (
 	Agents   Format = "agents"   // JSONL of agent sessions of kv-cache-tester
 	ShareGPT Format = "sharegpt" // JSON or JSONL of conversations, as text
 	Prompts  Format = "prompts"  // JSONL of prompts as text: vLLM's custom, AIPerf's single_turn and multi_turn
+	OTel     Format = "otel"     // JSON of OpenTelemetry spans of inference-perf
 	VLLMLog  Format = "vllm-log" // JSONL of requests that a vLLM server has served
 )
 
@@ -94,7 +95,7 @@ func (f *format) suits(o *Options) error {
 func formats() []format {
 	return []format{
 		kvasirFormat(), bailianFormat(), mooncakeFormat(), agentsFormat(), vllmLogFormat(),
-		azureFormat(), burstGPTFormat(), shareGPTFormat(), promptsFormat(),
+		azureFormat(), burstGPTFormat(), shareGPTFormat(), promptsFormat(), otelFormat(),
 	}
 }
 

@@ -28,6 +28,7 @@ var samples = []struct {
 	{"sharegpt.json", ShareGPT, 2, 3, 1},
 	{"prompts.jsonl", Prompts, 5, 7, 0},
 	{"kvasir.jsonl", Kvasir, 5, 7, 0},
+	{"otel.json", OTel, 1, 4, 0},
 }
 
 func TestOpen_FindsOutTheFormat(t *testing.T) {

@@ -100,6 +100,7 @@ func FuzzAgents(f *testing.F)   { fuzzFormat(f, Agents, "agents.jsonl") }
 func FuzzShareGPT(f *testing.F) { fuzzFormat(f, ShareGPT, "sharegpt.json") }
 func FuzzPrompts(f *testing.F)  { fuzzFormat(f, Prompts, "prompts.jsonl") }
 func FuzzVLLMLog(f *testing.F)  { fuzzFormat(f, VLLMLog, "vllm_log.jsonl") }
+func FuzzOTel(f *testing.F)     { fuzzFormat(f, OTel, "otel.json") }
 func FuzzKvasir(f *testing.F)   { fuzzFormat(f, Kvasir, "kvasir.jsonl") }
 
 // FuzzDetect: a format that is found out can be opened, or says why not.

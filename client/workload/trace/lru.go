@@ -7,7 +7,8 @@ import (
 	"kvasir/internal/kvblock"
 )
 
-// MaxDistinct bounds the distinct blocks that Summarize looks at. Each takes about 60 bytes.
+// MaxDistinct bounds the distinct blocks that Summarize looks at. Each takes about 150 bytes,
+// the collector's room included.
 const MaxDistinct = 1 << 24
 
 // stack is all blocks of a trace, the latest used first (Mattson et al., "Evaluation
@@ -26,8 +27,10 @@ type stack struct {
 
 // block is what is known of one.
 type block struct {
+	hash       kvblock.Hash
 	prev, next int32 // in the stack; -1: none
 	parent     int32 // the block before it in its prefix; -1: none
+	child      int32 // the block that was last seen behind it; 0: none
 	depth      int32 // blocks of the prefix, this one included
 	calls      int32 // whose prompts have it
 	latest     int32 // number of the call that used it last
@@ -35,7 +38,6 @@ type block struct {
 	level      uint8 // number of the smallest cache that holds it; len(sizes): none does
 	stacked    bool
 	prompted   bool // it was in a prompt, not only in an answer
-	inner      bool // a longer prefix has as many calls
 }
 
 func newStack(sizes []int) *stack {
@@ -48,17 +50,26 @@ func newStack(sizes []int) *stack {
 
 // get returns the number of a block, which may be new.
 func (s *stack) get(h kvblock.Hash, parent int32) (int32, error) {
+	if parent >= 0 { // most prompts go on as the one before them did
+		if c := s.nodes[parent].child; c > 0 && s.nodes[c].hash == h {
+			return c, nil
+		}
+	}
 	if i, ok := s.index[h]; ok {
+		if parent >= 0 {
+			s.nodes[parent].child = i
+		}
 		return i, nil
 	}
 	if len(s.nodes) == MaxDistinct {
 		return 0, fmt.Errorf("the trace has more than %d distinct blocks; take a part of it", MaxDistinct)
 	}
-	b := block{parent: parent, depth: 1, level: uint8(len(s.sizes))}
+	i := int32(len(s.nodes))
+	b := block{hash: h, parent: parent, depth: 1, level: uint8(len(s.sizes))}
 	if parent >= 0 {
 		b.depth += s.nodes[parent].depth
+		s.nodes[parent].child = i
 	}
-	i := int32(len(s.nodes))
 	s.nodes = append(s.nodes, b)
 	s.index[h] = i
 	return i, nil

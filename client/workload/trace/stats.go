@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -86,7 +85,7 @@ type LRUShare struct {
 	Share       float64 `json:"share"`
 }
 
-// SharedPrefix is a prefix that several calls have; no longer one has as many calls.
+// SharedPrefix is a prefix that several calls have.
 type SharedPrefix struct {
 	Tokens int `json:"tokens"`
 	Calls  int `json:"calls"`
@@ -99,7 +98,7 @@ var cacheTokens = [...]int{100_000, 500_000, 1_000_000, 4_000_000, 16_000_000}
 const topPrefixes = 10
 
 // Summarize reads a source to its end and says what is in it. It holds the sessions under
-// way and about 60 bytes for each distinct block, of which there may be MaxDistinct.
+// way and about 150 bytes for each distinct block, of which there may be MaxDistinct.
 func Summarize(s workload.Source) (*Stats, error) {
 	out := &Stats{Name: s.Name, BlockTokens: s.BlockTokens}
 	var begun, calls counted
@@ -344,25 +343,39 @@ func (r *reuse) result() *Reuse {
 	return out
 }
 
-// top returns the shared prefixes that save most, in tokens.
+// top returns the shared prefixes that save most, in tokens. Of those that lie on one path
+// and are similar in length the best stands for all.
 func (r *reuse) top() []SharedPrefix {
 	nodes := r.stack.nodes
+	left := make([]bool, len(nodes)) // may still be listed
 	for i := range nodes {
+		left[i] = nodes[i].calls > 1
 		if p := nodes[i].parent; p >= 0 && nodes[p].calls == nodes[i].calls {
-			nodes[p].inner = true
+			left[p] = false // the longer prefix has as many calls
 		}
 	}
-	saves := func(p SharedPrefix) int { return p.Tokens * (p.Calls - 1) }
+	below := make([]bool, len(nodes))
 	var top []SharedPrefix
-	for i := range nodes {
-		b := &nodes[i]
-		p := SharedPrefix{int(b.depth) * r.blockTokens, int(b.calls)}
-		if b.inner || p.Calls < 2 || len(top) == topPrefixes && saves(p) <= saves(top[topPrefixes-1]) {
-			continue
+	for range topPrefixes {
+		best, most := -1, int64(0)
+		for i := range nodes {
+			if saves := int64(nodes[i].depth) * int64(nodes[i].calls-1); left[i] && saves > most {
+				best, most = i, saves
+			}
 		}
-		at, _ := slices.BinarySearchFunc(top, p, func(a, b SharedPrefix) int { return cmp.Compare(saves(b), saves(a)) })
-		top = slices.Insert(top, at, p)
-		top = top[:min(len(top), topPrefixes)]
+		if best < 0 {
+			break
+		}
+		b := &nodes[best]
+		top = append(top, SharedPrefix{Tokens: int(b.depth) * r.blockTokens, Calls: int(b.calls)})
+		for i := best; i >= 0 && 2*nodes[i].depth > b.depth; i = int(nodes[i].parent) {
+			left[i] = false
+		}
+		for i := range nodes { // a block's number is above that of the block before it
+			p := nodes[i].parent
+			below[i] = i == best || p >= 0 && below[p]
+			left[i] = left[i] && !(below[i] && nodes[i].depth < 2*b.depth)
+		}
 	}
 	return top
 }
