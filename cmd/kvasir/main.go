@@ -30,6 +30,8 @@ var commands = []command{
 	{"config", "check a configuration file, or print an example or the schema", runConfig},
 	{"key", "make a client's key, or hash one", runKey},
 	{"version", "say which source this binary was built from", runVersion},
+	{"plan", "size a pool by closed forms", runPlan},
+	{"lab", "run the article's experiments", runLab},
 	{"engine", "run one emulated engine behind vLLM's HTTP API", runEngine},
 }
 
