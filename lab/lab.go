@@ -102,6 +102,7 @@ func Catalog() []Lab {
 		capacityLab(),
 		prefillSavingLab(),
 		prefixLab(),
+		engineLab(),
 		specDecodingLab(),
 		cascadeLab(),
 		unitOfWorkLab(),
