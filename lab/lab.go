@@ -101,6 +101,7 @@ func Catalog() []Lab {
 		kneeLab(),
 		capacityLab(),
 		prefillSavingLab(),
+		freshnessLab(),
 		prefixLab(),
 		engineLab(),
 		specDecodingLab(),

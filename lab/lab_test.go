@@ -26,7 +26,11 @@ func run(t *testing.T, name string, settings ...Setting) *Result {
 
 // doNotHold lists the claims of the article that we find otherwise, by lab, with a word of
 // their cause. TestClaims fails when one of them does hold, as when any other does not.
-var doNotHold = map[string]map[string]string{}
+var doNotHold = map[string]map[string]string{
+	"freshness": {
+		"the correction alone oscillates more than the stale view": "the other way round",
+	},
+}
 
 // TestClaims: every claim of the article that a lab checks has the outcome that this
 // project says it has, over 20 seeds.

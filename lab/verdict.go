@@ -67,6 +67,16 @@ func about(section, claim string, article, ours float64, digits int, unit string
 	return v
 }
 
+// within judges a figure of a run that the article does not publish: ours, a mean over seeds,
+// may differ by the tolerance.
+func within(section, claim string, article float64, ours []float64, tolerance float64, digits int, unit string) Verdict {
+	mean, _ := stats.Interval(ours)
+	v := holds(section, claim, math.Abs(mean-article) <= tolerance, fmt.Sprintf("%s%s, %s to %s was allowed",
+		Mean(ours, digits), unit, decimal(article-tolerance, digits), decimal(article+tolerance, digits)))
+	v.Article = decimal(article, digits) + unit
+	return v
+}
+
 // above judges the claim that one quantity is greater than another, by the differences of
 // pairs, one a seed: their mean must be positive by more than half of its 95 % interval.
 // With one seed the sign decides.
