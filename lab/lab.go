@@ -101,6 +101,7 @@ func Catalog() []Lab {
 		kneeLab(),
 		capacityLab(),
 		prefillSavingLab(),
+		routingLab(),
 		freshnessLab(),
 		prefixLab(),
 		engineLab(),
