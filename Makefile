@@ -41,13 +41,15 @@ race: ## run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./...
 
 .PHONY: check
-check: ## format, vet, staticcheck, modernisers, go.mod, architecture
+check: ## format, vet, staticcheck, modernisers, go.mod, WebAssembly, architecture
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) fix -diff ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) mod tidy -diff
 	for module in tools $(TEST_MODULES); do (cd "$$module" && $(GO) mod tidy -diff); done
+	GOOS=js GOARCH=wasm $(GO) build -o /dev/null ./lab
+	GOOS=js GOARCH=wasm $(GO) build -o /dev/null ./sim
 	$(GO) test -run '^TestArchitecture' .
 
 # One line a target, "folder name": go test fuzzes one target of one package at a time.

@@ -114,7 +114,7 @@ var guests = []struct {
 }
 
 // pickers are the rooms that may call a method named Pick.
-var pickers = []string{"gateway/flow", "selection/policy"}
+var pickers = []string{"gateway/flow", "selection/policy", "lab"}
 
 // allowed lists exceptions to purity.
 var allowed = []struct{ folder, path, reason string }{
