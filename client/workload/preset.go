@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"kvasir/internal/spec"
@@ -33,14 +34,14 @@ func (p preset) make() Generator {
 }
 
 func presetNames() string {
-	names := ""
+	var names strings.Builder
 	for i, p := range presets {
 		if i > 0 {
-			names += ", "
+			names.WriteString(", ")
 		}
-		names += p.name
+		names.WriteString(p.name)
 	}
-	return names
+	return names.String()
 }
 
 // all returns generators and presets.
