@@ -172,7 +172,7 @@ func Describe() string {
 	b.WriteString(Generators().Describe())
 	b.WriteString("\npresets: workloads of others' benchmarks, whose keys are those of the generator behind them\n\n")
 	for _, p := range presets {
-		b.WriteString("  " + p.name + "\n    " + p.doc + " (" + p.source + ")\n    = " + p.text + "\n")
+		b.WriteString("  " + p.name + "\n    " + p.doc + "\n    (" + p.source + ")\n    = " + p.text + "\n")
 		for _, o := range p.objectives {
 			b.WriteString("    objective: " + o.String() + "\n")
 		}

@@ -122,19 +122,19 @@ func TestPresets_HaveTheirShapes(t *testing.T) {
 		allowed                    float64
 	}{
 		{"interactive-chat", 1000, 4000, 300, 4, 45, 0.15},
-		{"code-generation", 3000, 160000, 425, 0, 15, 0.25},
-		{"deep-research", 2000, 45000, 300, 15, 25, 0.2},
+		{"code-generation", 3000, 160000, 425, 540, 15, 0.15},
+		{"deep-research", 2000, 45000, 300, 15, 25, 0.15},
 		{"reasoning", 250, 1000, 8000, 1, 0, 0.15},
 		{"batch-summarization-rag", 500, 15000, 500, 1, 0, 0.15},
 		{"batch-synthetic-data-generation", 2000, 500, 4250, 1, 0, 0.15},
-		{"agentic-trace-replay", 8000, 49141, 659, 21.9, 13, 0.35},
+		{"agentic-trace-replay", 8000, 49141, 659, 21.9, 13, 0.25},
 	} {
 		g, objectives, err := Preset(want.name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var prompts, outputs, turns, waits []float64
-		for n := range 1500 {
+		for n := range 1000 {
 			s := g.Session(7, n)
 			turns = append(turns, float64(len(s.Calls)))
 			for i, c := range s.Calls {

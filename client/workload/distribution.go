@@ -157,12 +157,12 @@ func (d *distribution) draw(r *seed.Rand) float64 {
 
 // unit is what a distribution's numbers are.
 type unit struct {
-	read      func(string) (float64, error)
-	write     func(float64) string
-	fraction  bool    // of a mean; the others are whole
-	low, high float64 // of what may be said
-	least     float64 // lower bound where none is said
-	allowed   error
+	read     func(string) (float64, error)
+	write    func(float64) string
+	fraction bool    // of a mean; the others are whole
+	high     float64 // what may be said at most, and the upper bound where none is said
+	least    float64 // the lower bound where none is said
+	allowed  error
 }
 
 const maxPoints = 1001 // of an empirical distribution

@@ -34,14 +34,11 @@ func (p preset) make() Generator {
 }
 
 func presetNames() string {
-	var names strings.Builder
-	for i, p := range presets {
-		if i > 0 {
-			names.WriteString(", ")
-		}
-		names.WriteString(p.name)
+	names := make([]string, 0, len(presets))
+	for _, p := range presets {
+		names = append(names, p.name)
 	}
-	return names.String()
+	return strings.Join(names, ", ")
 }
 
 // all returns generators and presets.
@@ -73,7 +70,8 @@ const (
 // The catalogue states means, deviations and bounds of the prompt without its system prompt,
 // of the answer, the turns and the time between them. A conversation's prompts grow, so its
 // history is what brings the mean over all calls to the catalogue's; two-humped lengths are
-// lognormal here, with the mean and the deviation stated.
+// lognormal here, with the mean and the deviation stated. Of code generation's turns the mean
+// is kept, since their deviation, 48,600, is none that numbers from 1 to 3,000 can have.
 var presets = []preset{
 	{
 		"interactive-chat", "a person chats: short turns behind a long context", inferencePerf,
@@ -83,8 +81,8 @@ var presets = []preset{
 	},
 	{
 		"code-generation", "a coding agent with very long contexts, which it compacts when they are full", inferencePerf,
-		"long-agent:systems=1,system=3000,history=lognormal/40000/1.4/9900/400000,turns=lognormal/540/90/1/3000,user=lognormal/1500/0.8/100/10000," +
-			"output=lognormal/425/1.94/50/10000,gap=lognormal/15s/3.67/1s/1000s,context=400000,summary=lognormal/10000/0.5/2000/40000",
+		"long-agent:systems=1,system=3000,history=lognormal/35000/1.4/9900/300000,turns=lognormal/650/1.5/1/3000,user=lognormal/1500/0.8/100/10000," +
+			"output=lognormal/425/1.94/50/10000,gap=lognormal/15s/3.67/1s/1000s,context=310000,summary=lognormal/10000/0.5/2000/40000",
 		[]Objective{{TTFT, 0.95, 30 * time.Second}, {ITL, 0.99, 100 * time.Millisecond}},
 	},
 	{
