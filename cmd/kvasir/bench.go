@@ -16,6 +16,7 @@ import (
 	"kvasir/client/arrival"
 	"kvasir/client/load"
 	"kvasir/client/load/report"
+	"kvasir/client/workload"
 )
 
 // runBench is kvasir bench: load on a real endpoint, measured.
@@ -23,6 +24,10 @@ func runBench(ctx context.Context, env environment, args []string) int {
 	o, err := parseBench(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(env.stdout, benchUsage)
+		return 0
+	}
+	if err == nil && o.list {
+		fmt.Fprint(env.stdout, workload.Describe())
 		return 0
 	}
 	var data dataset
@@ -69,7 +74,7 @@ type bench struct {
 	o      *benchOptions
 	data   dataset
 	client *http.Client
-	runs   int // runs so far, for prompts that no run before has left in a cache
+	runs   uint64 // runs so far, for prompts that no run before has left in a cache
 }
 
 // run does what was asked for. It reports false where a result is not what it was meant to be.
@@ -119,11 +124,11 @@ func (b *bench) measure(ctx context.Context, rate float64) (*report.Result, erro
 	}
 	// Each run of a sweep has a text of its own: what one run has left in caches is of no use
 	// to the next.
-	seed := o.seed + uint64(b.runs)<<32
+	source := load.Fresh(b.data.Source, b.runs)
 	b.runs++
 	l := &load.Bench{
-		Target: &o.target, Client: b.client, Source: b.data.Source,
-		Prompts:  load.Prompts{Seed: seed, BlockTokens: b.data.BlockTokens, TokenBytes: o.tokenBytes},
+		Target: &o.target, Client: b.client, Source: source,
+		Text:     workload.Text{BlockTokens: source.BlockTokens, BytesPerToken: o.tokenBytes},
 		Arrivals: arrivals, ClosedLoop: math.IsInf(rate, 1), Concurrency: o.concurrency,
 		Calls: o.numPrompts, Until: o.duration, Recorded: o.recorded,
 		Timeout: o.timeout, SLO: o.slo, Detailed: o.saveDetailed, Progress: &load.Progress{},
@@ -151,7 +156,7 @@ func (b *bench) measure(ctx context.Context, rate float64) (*report.Result, erro
 func (b *bench) about(rate float64, date time.Time) report.Run {
 	o := b.o
 	ramp := o.ramp
-	ramp.Changes = o.rateChanges(b.data)
+	ramp.Changes = o.rateChanges()
 	return report.Run{
 		Date: date, Label: o.label, Backend: o.target.Backend.Name, Model: o.target.Model,
 		Workload: o.describe(b.data), ClosedLoop: b.closedLoop(rate), Seed: o.seed, Prompts: o.numPrompts,
@@ -166,7 +171,7 @@ func (b *bench) closedLoop(rate float64) string {
 	if math.IsInf(rate, 1) {
 		waits = append(waits, fmt.Sprintf("%d sessions at once, the next one begins when one has ended", b.o.concurrency))
 	}
-	if b.data.turns && !b.o.recorded {
+	if !b.data.single && !b.o.recorded {
 		waits = append(waits, "within a session a call is sent after the answers that it follows")
 	}
 	return strings.Join(waits, "; ")
@@ -180,12 +185,12 @@ func (b *bench) arrivals(rate float64) (iter.Seq[time.Duration], error) {
 	case o.selfTimed, math.IsInf(rate, 1):
 		return nil, nil
 	case o.ramp.Strategy != "":
-		process = o.rampUp(b.data)
+		process = o.rampUp()
 	default:
 		// As in vLLM's benchmark the last of n calls comes at n/rate exactly.
 		exactly := 0
-		if !b.data.turns {
-			exactly = b.data.calls
+		if b.data.single {
+			exactly = o.numPrompts
 		}
 		process = arrival.Gamma{Rate: rate, Burstiness: o.burstiness, Exactly: exactly}
 	}
@@ -195,24 +200,20 @@ func (b *bench) arrivals(rate float64) (iter.Seq[time.Duration], error) {
 	return process.Instants(o.seed), nil
 }
 
-// rampUp is the ramp for the dataset's calls.
-func (o *benchOptions) rampUp(d dataset) arrival.Ramp {
-	n := o.numPrompts
-	if d.calls > 0 {
-		n = min(n, d.calls)
-	}
-	return arrival.Ramp{Start: o.ramp.Start, End: o.ramp.End, Strategy: o.ramp.Strategy, Burstiness: o.burstiness}.Lasting(n)
+// rampUp is the ramp for so many sessions as there are calls.
+func (o *benchOptions) rampUp() arrival.Ramp {
+	return arrival.Ramp{Start: o.ramp.Start, End: o.ramp.End, Strategy: o.ramp.Strategy, Burstiness: o.burstiness}.Lasting(o.numPrompts)
 }
 
 // mostChanges bounds the list of a ramp's whole rates.
 const mostChanges = 10000
 
 // rateChanges returns when a ramp reaches each whole rate.
-func (o *benchOptions) rateChanges(d dataset) []report.RateChange {
+func (o *benchOptions) rateChanges() []report.RateChange {
 	if o.ramp.Strategy == "" {
 		return nil
 	}
-	over := o.rampUp(d).Over.Seconds()
+	over := o.rampUp().Over.Seconds()
 	start, end := o.ramp.Start, o.ramp.End
 	var changes []report.RateChange
 	low, high := math.Ceil(min(start, end)), math.Floor(max(start, end))
@@ -283,5 +284,6 @@ func (b *bench) sweep(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	_, found := s.Knee()
-	return valid && found, b.saveSweep(s)
+	_, unmeasured := s.Unmeasured()
+	return valid && found && !unmeasured, b.saveSweep(s)
 }

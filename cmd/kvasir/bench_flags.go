@@ -15,6 +15,7 @@ import (
 
 	"kvasir/client/load"
 	"kvasir/client/load/report"
+	"kvasir/client/workload"
 )
 
 const benchUsage = `usage: kvasir bench --request-rate RATE [flags]
@@ -52,7 +53,9 @@ when calls are sent; there is no default rate:
   --seed N                  (--random-seed) of the workload and the arrivals (default 0)
 
 what is sent:
-  --dataset-name NAME       ` + datasetNames + ` (default random)
+  --dataset-name NAME       random (the default), prefix_repetition, generated-shared-prefix (gsp),
+                            a workload such as 'conversations:turns=6' or '3*chat-turn + tool-agent'
+                            (--list-workloads prints all of them)
                             or with --dataset-path: trace, timed_trace, mooncake_trace, custom, or a
                             format that kvasir trace -h lists
   --dataset-path FILE       a trace or prompts, perhaps compressed with zstd or gzip
@@ -65,10 +68,9 @@ what is sent:
   --random-range-ratio R    both vary by this part of them (default 0)
   --random-prefix-len N     tokens in front that all share (default 0)
   --prefix-repetition-prefix-len N   default 256; -suffix-len 256, -num-prefixes 10, -output-len 128
-  --disable-shuffle         prefix after prefix
   --gsp-num-groups N        default 64; --gsp-prompts-per-group 16, --gsp-system-prompt-len 2048,
                             --gsp-question-len 128, --gsp-output-len 256, --gsp-range-ratio 0,
-                            --gsp-num-turns 1, --gsp-ordered, --gsp-group-distribution uniform|zipf,
+                            --gsp-num-turns 1, --gsp-group-distribution uniform|zipf,
                             --gsp-zipf-alpha 1
   --bytes-per-token X       of the endpoint's tokenizer on made-up words (default 4)
 
@@ -103,26 +105,33 @@ type benchOptions struct {
 	ready   time.Duration
 	warmups int
 
-	rate         float64 // NaN: none was given
-	burstiness   float64
-	ramp         report.Ramp
-	selfTimed    bool
-	speedup      float64
-	concurrency  int
-	numPrompts   int
-	duration     time.Duration
-	recorded     bool
-	seed         uint64
-	tokenBytes   float64
-	lagBound     time.Duration
-	datasetName  string
-	datasetPath  string
-	strict, raw  bool
-	hashBlock    int     // tokens; 0: the format's
-	timeUnit     float64 // seconds; 0: the format's
-	random       heads
-	repetition   heads
-	shared       heads
+	rate        float64 // NaN: none was given
+	burstiness  float64
+	ramp        report.Ramp
+	selfTimed   bool
+	speedup     float64
+	concurrency int
+	numPrompts  int
+	duration    time.Duration
+	recorded    bool
+	seed        uint64
+	tokenBytes  float64
+	lagBound    time.Duration
+	datasetName string
+	datasetPath string
+	list        bool // the workloads, and do nothing else
+	strict, raw bool
+	hashBlock   int     // tokens; 0: the format's
+	timeUnit    float64 // seconds; 0: the format's
+	random      struct {
+		prefix, input, output int
+		ratio                 float64
+	}
+	repetition struct{ prefixes, prefix, suffix, output int }
+	shared     struct {
+		groups, prompts, system, question, output, turns int
+		ratio, zipf                                      float64
+	}
 	slo          report.SLO
 	metrics      []string
 	percentiles  []float64
@@ -176,7 +185,6 @@ type benchFlags struct {
 	header, goodput, metadata                                                          words
 	readySec, durationSec, zipf                                                        float64
 	distribution                                                                       string
-	unshuffled                                                                         bool
 }
 
 // alias gives a flag that was defined another name.
@@ -239,44 +247,37 @@ func (f *benchFlags) datasets() {
 	o := f.o
 	f.StringVar(&o.datasetName, "dataset-name", "random", "")
 	f.StringVar(&o.datasetPath, "dataset-path", "", "")
+	f.BoolVar(&o.list, "list-workloads", false, "")
 	f.BoolVar(&o.strict, "strict", false, "")
 	f.BoolVar(&o.raw, "raw-timestamps", false, "")
 	f.IntVar(&o.hashBlock, "timed-trace-chunk-hash-size", 0, "")
 	f.Float64Var(&o.timeUnit, "timed-trace-sec-multiplier", 0, "")
 	f.Float64Var(&o.tokenBytes, "bytes-per-token", 4, "")
 
-	o.random = heads{groups: 1, turns: 1, flags: headFlags{head: "random-prefix-len", tail: "random-input-len", answer: "random-output-len", spread: "random-range-ratio"}}
-	h := &o.random
-	f.IntVar(&h.head, "random-prefix-len", 0, "")
-	f.IntVar(&h.tail, "random-input-len", 1024, "")
+	r := &o.random
+	f.IntVar(&r.prefix, "random-prefix-len", 0, "")
+	f.IntVar(&r.input, "random-input-len", 1024, "")
 	f.alias("random-input-len", "isl", "input-len")
-	f.IntVar(&h.answer, "random-output-len", 128, "")
+	f.IntVar(&r.output, "random-output-len", 128, "")
 	f.alias("random-output-len", "osl", "output-len")
-	f.Float64Var(&h.spread, "random-range-ratio", 0, "")
+	f.Float64Var(&r.ratio, "random-range-ratio", 0, "")
 
-	o.repetition = heads{turns: 1, flags: headFlags{head: "prefix-repetition-prefix-len", tail: "prefix-repetition-suffix-len", answer: "prefix-repetition-output-len", groups: "prefix-repetition-num-prefixes"}}
-	h = &o.repetition
-	f.IntVar(&h.head, h.flags.head, 256, "")
-	f.IntVar(&h.tail, h.flags.tail, 256, "")
-	f.IntVar(&h.answer, h.flags.answer, 128, "")
-	f.IntVar(&h.groups, h.flags.groups, 10, "")
-	f.BoolVar(&f.unshuffled, "disable-shuffle", false, "")
+	p := &o.repetition
+	f.IntVar(&p.prefix, "prefix-repetition-prefix-len", 256, "")
+	f.IntVar(&p.suffix, "prefix-repetition-suffix-len", 256, "")
+	f.IntVar(&p.output, "prefix-repetition-output-len", 128, "")
+	f.IntVar(&p.prefixes, "prefix-repetition-num-prefixes", 10, "")
 
-	o.shared.flags = headFlags{
-		head: "gsp-system-prompt-len", tail: "gsp-question-len", answer: "gsp-output-len", groups: "gsp-num-groups",
-		perGroup: "gsp-prompts-per-group", spread: "gsp-range-ratio", turns: "gsp-num-turns", zipf: "gsp-zipf-alpha",
-	}
-	h = &o.shared
-	f.IntVar(&h.groups, h.flags.groups, 64, "")
-	f.IntVar(&h.perGroup, h.flags.perGroup, 16, "")
-	f.IntVar(&h.head, h.flags.head, 2048, "")
-	f.IntVar(&h.tail, h.flags.tail, 128, "")
-	f.IntVar(&h.answer, h.flags.answer, 256, "")
-	f.Float64Var(&h.spread, h.flags.spread, 0, "")
-	f.IntVar(&h.turns, h.flags.turns, 1, "")
-	f.BoolVar(&h.ordered, "gsp-ordered", false, "")
+	g := &o.shared
+	f.IntVar(&g.groups, "gsp-num-groups", 64, "")
+	f.IntVar(&g.prompts, "gsp-prompts-per-group", 16, "")
+	f.IntVar(&g.system, "gsp-system-prompt-len", 2048, "")
+	f.IntVar(&g.question, "gsp-question-len", 128, "")
+	f.IntVar(&g.output, "gsp-output-len", 256, "")
+	f.Float64Var(&g.ratio, "gsp-range-ratio", 0, "")
+	f.IntVar(&g.turns, "gsp-num-turns", 1, "")
 	f.StringVar(&f.distribution, "gsp-group-distribution", "uniform", "")
-	f.Float64Var(&f.zipf, h.flags.zipf, 1, "")
+	f.Float64Var(&f.zipf, "gsp-zipf-alpha", 1, "")
 }
 
 func (f *benchFlags) results() {
@@ -307,6 +308,9 @@ func parseBench(args []string) (*benchOptions, error) {
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("%q is not a flag", f.Arg(0))
 	}
+	if o.list {
+		return o, nil
+	}
 	var errs []error
 	bad := func(flag string, value any, allowed string) {
 		errs = append(errs, fmt.Errorf("--%s is %v; allowed: %s", flag, value, allowed))
@@ -316,7 +320,6 @@ func parseBench(args []string) (*benchOptions, error) {
 	f.readResults(bad)
 	errs = append(errs, f.readWords()...)
 
-	o.repetition.ordered = f.unshuffled
 	switch f.distribution {
 	case "uniform":
 	case "zipf":
@@ -324,8 +327,15 @@ func parseBench(args []string) (*benchOptions, error) {
 	default:
 		bad("gsp-group-distribution", f.distribution, "uniform or zipf")
 	}
-	if !(o.tokenBytes >= 0.5 && o.tokenBytes <= 100) {
-		bad("bytes-per-token", o.tokenBytes, "0.5 to 100")
+	ratio := func(flag string, v float64) {
+		if !(v >= 0 && v <= 1) {
+			bad(flag, v, "0 to 1")
+		}
+	}
+	ratio("random-range-ratio", o.random.ratio)
+	ratio("gsp-range-ratio", o.shared.ratio)
+	if err := (workload.Text{BytesPerToken: o.tokenBytes}).Validate(); err != nil || o.tokenBytes == 0 {
+		bad("bytes-per-token", o.tokenBytes, "1 to 64")
 	}
 	return o, errors.Join(errs...)
 }

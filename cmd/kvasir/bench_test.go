@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -95,11 +94,13 @@ func TestBench_RefusesBadFlags(t *testing.T) {
 		{"--request-rate 1 --self-timed", "--request-rate is not the only pace"},
 		{"--self-timed", "has no times"},
 		{"--request-rate 1 --backend tgi", `--backend is "tgi"; allowed: openai, vllm`},
-		{"--request-rate 1 --dataset-name c4", `--dataset-name is "c4"; allowed: random`},
+		{"--request-rate 1 --dataset-name c4", "--dataset-name: "},
+		{"--request-rate 1 --dataset-name conversations:turns=x", "turns"},
 		{"--request-rate 1 --dataset-path x", "reads no file"},
 		{"--request-rate 1 --dataset-name mooncake", "--dataset-name mooncake needs --dataset-path"},
 		{"--request-rate 1 --dataset-name trace --dataset-path nowhere.jsonl", "nowhere.jsonl"},
-		{"--request-rate 1 --random-output-len 0", "--random-output-len is 0"},
+		{"--request-rate 1 --random-input-len 0", "input"},
+		{"--request-rate 1 --gsp-range-ratio 2", "--gsp-range-ratio is 2; allowed: 0 to 1"},
 		{"--request-rate 1 --burstiness 0", "--burstiness"},
 		{"--request-rate 1 --goodput ttft:1 itl:2", "ITL"},
 		{"--request-rate 1 --goodput ttft:1 --percentile-metrics all", "--percentile-metrics"},
@@ -125,6 +126,33 @@ func TestBench_RefusesBadFlags(t *testing.T) {
 	if code, out, _ := benchOn(t, "", "-h"); code != 0 || !strings.HasPrefix(out, "usage: kvasir bench") {
 		t.Errorf("help: exit %d", code)
 	}
+	if code, out, _ := benchOn(t, "", "--list-workloads"); code != 0 || !strings.Contains(out, "conversations") {
+		t.Errorf("list: exit %d", code)
+	}
+}
+
+// Whatever the arguments are, they are taken or refused, each word with its flag.
+func FuzzParseBench(f *testing.F) {
+	f.Add("--request-rate 1 --goodput ttft:1 tpot:2 --header a=b --sweep 1,2")
+	f.Add("--ramp-up-strategy linear --ramp-up-start-rps 0 --ramp-up-end-rps 3")
+	f.Add("--request-rate inf --max-concurrency 4 --dataset-name gsp --metadata a=b c=d")
+	f.Fuzz(func(t *testing.T, args string) {
+		o, err := parseBench(strings.Fields(args))
+		if err != nil {
+			return
+		}
+		if o.list {
+			return
+		}
+		if o.target.Backend.Name == "" || o.numPrompts < 1 || o.lagBound <= 0 || len(o.percentiles) == 0 || math.IsInf(o.rate, 1) && o.concurrency == 0 {
+			t.Errorf("%s: %+v", args, o)
+		}
+		for c, i := o.rateChanges(), 1; i < len(c); i++ {
+			if c[i].At < c[i-1].At || c[i].At < 0 {
+				t.Fatalf("%s: the ramp goes back: %v", args, c[i-1:i+1])
+			}
+		}
+	})
 }
 
 // Every flag that is read is in the usage.
@@ -160,8 +188,8 @@ func TestBench_AnEndpointThatIsNotThere(t *testing.T) {
 	}
 }
 
-// sessionsOf returns a dataset's sessions.
-func sessionsOf(t *testing.T, args ...string) (dataset, []workload.Session) {
+// sessionsOf returns the first n sessions of a dataset.
+func sessionsOf(t *testing.T, n int, args ...string) (dataset, []workload.Session) {
 	t.Helper()
 	o, err := parseBench(append([]string{"--request-rate", "1"}, args...))
 	if err != nil {
@@ -176,65 +204,55 @@ func sessionsOf(t *testing.T, args ...string) (dataset, []workload.Session) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, s)
+		if all = append(all, s); len(all) == n {
+			break
+		}
 	}
 	return d, all
 }
 
-func TestDataset_RandomHasTheLengthsAskedFor(t *testing.T) {
-	_, all := sessionsOf(t, "--num-prompts", "500", "--random-input-len", "100", "--random-output-len", "40", "--random-range-ratio", "0.5", "--random-prefix-len", "33")
-	sum, least, most := 0, math.MaxInt, 0
+// What the flags say is what the workload has.
+func TestDataset_Flags(t *testing.T) {
+	d, all := sessionsOf(t, 300, "--isl", "100", "--osl", "40", "--random-range-ratio", "0.5", "--random-prefix-len", "48")
 	for _, s := range all {
-		c := s.Calls[0]
-		if len(s.Calls) != 1 || c.OutputTokens < 20 || c.OutputTokens > 60 || len(c.Blocks) != 2 || c.Blocks[1] != all[0].Calls[0].Blocks[1] {
-			t.Fatalf("%+v", s)
+		if c := s.Calls[0]; len(s.Calls) != 1 || c.PromptTokens < 98 || c.PromptTokens > 198 || c.OutputTokens < 20 || c.OutputTokens > 60 || c.Blocks[0] != all[0].Calls[0].Blocks[0] {
+			t.Fatalf("%+v", c)
 		}
-		n := c.PromptTokens - 33
-		sum, least, most = sum+n, min(least, n), max(most, n)
 	}
-	if len(all) != 500 || least < 50 || least > 52 || most > 150 || most < 148 || sum/500 < 96 || sum/500 > 104 {
-		t.Errorf("%d calls of %d to %d tokens, %d in the mean", len(all), least, most, sum/500)
+	if !d.single || len(all) != 300 {
+		t.Errorf("%d calls, single %v", len(all), d.single)
 	}
-}
 
-func TestDataset_PrefixRepetitionDropsNoRemainder(t *testing.T) {
-	args := []string{"--dataset-name", "prefix_repetition", "--num-prompts", "23", "--prefix-repetition-num-prefixes", "5"}
-	count := func(all []workload.Session) (seen map[kvblock.Hash]int, changes int) {
-		seen = map[kvblock.Hash]int{}
-		for i, s := range all {
-			c := s.Calls[0]
-			if c.PromptTokens != 512 || c.OutputTokens != 128 || len(c.Blocks) != 16 {
-				t.Fatalf("%+v", c)
-			}
-			seen[c.Blocks[15]]++
-			if i > 0 && c.Blocks[15] != all[i-1].Calls[0].Blocks[15] {
-				changes++
-			}
+	heads := map[kvblock.Hash]int{}
+	_, all = sessionsOf(t, 300, "--dataset-name", "prefix_repetition", "--prefix-repetition-num-prefixes", "5", "--prefix-repetition-suffix-len", "20")
+	for _, s := range all {
+		if s.Calls[0].PromptTokens != 276 || s.Calls[0].OutputTokens != 128 {
+			t.Fatalf("%+v", s.Calls[0])
 		}
-		return seen, changes
+		heads[s.Calls[0].Blocks[0]]++
 	}
-	_, all := sessionsOf(t, args...)
-	seen, changes := count(all)
-	for _, n := range seen {
-		if n < 4 || n > 5 {
-			t.Errorf("a prefix comes %d times of 23", n)
-		}
+	if len(heads) != 5 {
+		t.Errorf("%d prefixes of 5", len(heads))
 	}
-	if len(all) != 23 || len(seen) != 5 || changes < 10 {
-		t.Errorf("%d calls of %d prefixes, %d changes", len(all), len(seen), changes)
+
+	d, all = sessionsOf(t, 1000, "--dataset-name", "gsp", "--gsp-num-groups", "3", "--gsp-prompts-per-group", "4", "--gsp-num-turns", "3")
+	if len(all) != 12 || len(all[0].Calls) != 3 || d.single {
+		t.Errorf("%d sessions of %d turns, single %v", len(all), len(all[0].Calls), d.single)
 	}
-	_, all = sessionsOf(t, append(args, "--disable-shuffle")...)
-	if seen, changes := count(all); len(seen) != 5 || changes != 4 {
-		t.Errorf("unshuffled: %d prefixes, %d changes", len(seen), changes)
+	_, all = sessionsOf(t, 1000, "--dataset-name", "gsp", "--gsp-group-distribution", "zipf", "--gsp-zipf-alpha", "2")
+	clear(heads)
+	most := 0
+	for _, s := range all {
+		heads[s.Calls[0].Blocks[0]]++
+		most = max(most, heads[s.Calls[0].Blocks[0]])
 	}
-	_, again := sessionsOf(t, args...)
-	_, other := sessionsOf(t, append(args, "--seed", "7")...)
-	_, twice := sessionsOf(t, args...)
-	if fmt.Sprint(again) != fmt.Sprint(twice) {
-		t.Error("the same seed gives another workload")
+	// Of 64 groups by 1/k² the first has 61.5 %.
+	if share := float64(most) / float64(len(all)); share < 0.55 || share > 0.68 {
+		t.Errorf("the first group has %.3f of the calls", share)
 	}
-	if again[0].Calls[0].Blocks[0] == other[0].Calls[0].Blocks[0] {
-		t.Error("another seed gives the same workload")
+	_, all = sessionsOf(t, 10, "--dataset-name", "3*chat-turn + 1*tool-agent:turns=4")
+	if len(all) != 10 {
+		t.Errorf("%d sessions of a mix", len(all))
 	}
 }
 
@@ -249,8 +267,8 @@ nonsense
 	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d, all := sessionsOf(t, "--dataset-name", "timed_trace", "--dataset-path", file, "--raw-timestamps")
-	if !d.timed || d.turns || d.BlockTokens != 512 || len(all) != 3 || all[2].At-all[0].At != 2500*time.Millisecond {
+	d, all := sessionsOf(t, 10, "--dataset-name", "timed_trace", "--dataset-path", file, "--raw-timestamps")
+	if !d.timed || !d.single || d.BlockTokens != 512 || len(all) != 3 || all[2].At-all[0].At != 2500*time.Millisecond {
 		t.Fatalf("%+v, %+v", d, all)
 	}
 	stdout, _, end := start(t, "demo", "--no-traffic", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--engines", "1")
@@ -266,52 +284,5 @@ nonsense
 	code, out, bad = benchOn(t, base, "--dataset-name", "trace", "--dataset-path", file, "--self-timed", "--strict")
 	if code != 1 || !strings.Contains(out, "INCOMPLETE:") || !strings.Contains(out, "trace.jsonl:3:") {
 		t.Errorf("strict: exit %d\n%s%s", code, out, bad)
-	}
-}
-
-func TestDataset_TurnsGoOnFromWhatWasSaid(t *testing.T) {
-	d, all := sessionsOf(t, "--dataset-name", "gsp", "--gsp-num-groups", "3", "--gsp-prompts-per-group", "4", "--gsp-num-turns", "3",
-		"--gsp-system-prompt-len", "64", "--gsp-question-len", "20", "--gsp-output-len", "30", "--gsp-range-ratio", "0.3")
-	if len(all) != 12 || !d.turns {
-		t.Fatalf("%d sessions", len(all))
-	}
-	heads := map[kvblock.Hash]int{}
-	for _, s := range all {
-		if len(s.Calls) != 3 {
-			t.Fatalf("%d turns", len(s.Calls))
-		}
-		heads[s.Calls[0].Blocks[3]]++
-		for i, c := range s.Calls {
-			whole := append(append([]kvblock.Hash(nil), c.Blocks...), c.AnswerBlocks...)
-			if len(c.Blocks) != c.PromptTokens/16 || len(whole) != (c.PromptTokens+c.OutputTokens)/16 {
-				t.Errorf("%d blocks of %d tokens, %d with the answer", len(c.Blocks), c.PromptTokens, len(whole))
-			}
-			if i == 0 {
-				continue
-			}
-			before := s.Calls[i-1]
-			if len(c.After) != 1 || c.After[0] != i-1 || c.PromptTokens <= before.PromptTokens+before.OutputTokens {
-				t.Errorf("turn %d: %+v", i, c)
-			}
-			for k, h := range append(append([]kvblock.Hash(nil), before.Blocks...), before.AnswerBlocks...) {
-				if whole[k] != h {
-					t.Errorf("turn %d does not begin with what was said", i)
-				}
-			}
-		}
-	}
-	if len(heads) != 3 {
-		t.Errorf("%d groups", len(heads))
-	}
-	_, all = sessionsOf(t, "--dataset-name", "gsp", "--gsp-group-distribution", "zipf", "--gsp-zipf-alpha", "2")
-	seen := map[kvblock.Hash]int{}
-	most := 0
-	for _, s := range all {
-		seen[s.Calls[0].Blocks[0]]++
-		most = max(most, seen[s.Calls[0].Blocks[0]])
-	}
-	// Of 64 groups by 1/k² the first has 61.5 %.
-	if share := float64(most) / float64(len(all)); share < 0.56 || share > 0.67 {
-		t.Errorf("the first group has %.3f of the calls", share)
 	}
 }

@@ -56,6 +56,6 @@ func openTraceDataset(o *benchOptions, format trace.Format, w io.Writer) (datase
 	}
 	return dataset{
 		Source: change.Apply(t.Source), timed: t.Timed,
-		turns: !slices.Contains([]trace.Format{trace.Mooncake, trace.Azure, trace.VLLMLog}, t.Format),
+		single: slices.Contains([]trace.Format{trace.Mooncake, trace.Azure, trace.VLLMLog}, t.Format),
 	}, nil
 }
