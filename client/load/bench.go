@@ -22,10 +22,10 @@ import (
 // that, the generator's own slowness or a bound on concurrency, counts: nothing that a slow
 // answer causes can hide in calls that were sent later (coordinated omission).
 type Bench struct {
-	Target  *Target // prepared
-	Client  *http.Client
-	Source  workload.Source
-	Prompts Prompts
+	Target *Target // prepared
+	Client *http.Client
+	Source workload.Source
+	Text   workload.Text // of Source's blocks
 
 	// Arrivals are when sessions begin, ascending, since the start; nil: at their At.
 	Arrivals iter.Seq[time.Duration]
@@ -160,7 +160,7 @@ func (r *run) plan(ctx context.Context, ready chan<- planned) {
 // body returns what a call of a session sends.
 func (r *run) body(p *planned, call int) []byte {
 	c := &p.session.Calls[call]
-	return r.Target.body(r.Prompts.Messages(p.number, call, c), c.OutputTokens)
+	return r.Target.body(r.Text.Messages(nil, &p.session, call), c.OutputTokens)
 }
 
 // begin begins each session when it is to.

@@ -108,7 +108,7 @@ func measureIn(t *testing.T, handler http.HandlerFunc, b Bench, during ...func(c
 		if err := b.Target.Prepare(); err != nil {
 			t.Fatal(err)
 		}
-		b.Prompts = Prompts{Seed: 1, BlockTokens: 16, TokenBytes: 4}
+		b.Text = workload.Text{BlockTokens: 16}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		for _, f := range during {
@@ -457,6 +457,18 @@ func TestServerTiming(t *testing.T) {
 			t.Errorf("%s: %s, want %s", x.header, got, x.want)
 		}
 	}
+}
+
+func FuzzServerTiming(f *testing.F) {
+	f.Add("a;dur=1.5, b;desc=\"x\";dur=2")
+	f.Fuzz(func(t *testing.T, header string) {
+		spans := serverTiming(nil, []string{header})
+		for _, s := range spans {
+			if s.Time < 0 || len(spans) > maxSpans || strings.TrimSpace(s.Name) != s.Name {
+				t.Errorf("%q gives %v", header, spans)
+			}
+		}
+	})
 }
 
 // The four grammars' bodies say the same.

@@ -83,13 +83,14 @@ func Ready(ctx context.Context, target *Target, client *http.Client, most time.D
 	}
 }
 
+// warm is the salt of warm-up calls; runs have small ones.
+const warm = 1 << 63
+
 // WarmUp sends calls whose latencies count nowhere, one after the other: prompts as long as
 // the workload's first ones, of another text than theirs.
 func (b *Bench) WarmUp(ctx context.Context, calls int) error {
-	other := b.Prompts
-	other.Seed = ^other.Seed
 	number := 0
-	for s, err := range b.Source.Sessions {
+	for s, err := range Fresh(b.Source, warm).Sessions {
 		if err != nil {
 			return err
 		}
@@ -97,7 +98,7 @@ func (b *Bench) WarmUp(ctx context.Context, calls int) error {
 			if number == calls {
 				return nil
 			}
-			body := b.Target.body(other.Messages(number, i, &s.Calls[i]), s.Calls[i].OutputTokens)
+			body := b.Target.body(b.Text.Messages(nil, &s, i), s.Calls[i].OutputTokens)
 			if sample := ask(ctx, b.Target, b.Client, body); sample.Failure == report.Unfinished {
 				return context.Cause(ctx)
 			} else if sample.Failure != "" {

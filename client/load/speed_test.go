@@ -74,7 +74,7 @@ func BenchmarkBench(b *testing.B) {
 	client := NewClient()
 	defer client.CloseIdleConnections()
 	run := &Bench{
-		Target: target, Client: client, ClosedLoop: true, Concurrency: 64, Calls: b.N, Prompts: Prompts{BlockTokens: 16, TokenBytes: 4},
+		Target: target, Client: client, ClosedLoop: true, Concurrency: 64, Calls: b.N, Text: workload.Text{BlockTokens: 16},
 		Source: workload.Source{Sessions: func(yield func(workload.Session, error) bool) {
 			for yield(workload.Session{Calls: []workload.Call{{PromptTokens: 256, OutputTokens: tokens}}}, nil) {
 			}
@@ -97,12 +97,12 @@ func BenchmarkPrompts(b *testing.B) {
 	if err := target.Prepare(); err != nil {
 		b.Fatal(err)
 	}
-	p := Prompts{BlockTokens: 16, TokenBytes: 4}
-	call := workload.Call{PromptTokens: 8192}
+	text := workload.Text{BlockTokens: 16}
+	session := workload.Session{Calls: []workload.Call{{PromptTokens: 8192}}}
 	b.ReportAllocs()
 	b.SetBytes(8192 * 4)
 	for b.Loop() {
-		if len(target.body(p.Messages(1, 0, &call), 10)) < 8192*4 {
+		if len(target.body(text.Messages(nil, &session, 0), 10)) < 8192*4 {
 			b.Fatal("the body is too short")
 		}
 	}

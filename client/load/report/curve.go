@@ -29,6 +29,9 @@ func (s *Sweep) Table(w io.Writer) error {
 		fmt.Fprintf(&t, "%10.2f %10s %10s %10s %9s %12s %12s %12s  %s\n", step.Rate, number(step.SendRate()), number(step.Throughput()), good, attained,
 			number(step.TTFT.Intended.Quantile(0.5)*1e3), number(step.TTFT.Intended.Quantile(0.99)*1e3), number(step.TPOT.Quantile(0.99)*1e3), note)
 	}
+	if rate, ok := s.Unmeasured(); ok {
+		fmt.Fprintf(&t, "ENDED at %.2f req/s, at which the generator fell behind %d times: what is said of the knee is of lower rates alone\n", rate, mostLate)
+	}
 	if knee, ok := s.Knee(); ok {
 		fmt.Fprintf(&t, "knee: %.2f req/s\n", knee)
 	} else {

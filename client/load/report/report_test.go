@@ -394,6 +394,38 @@ func TestSweep_FindsTheKnee(t *testing.T) {
 	}
 }
 
+// A run in which the generator fell behind is not the endpoint's fault: it is made again, and
+// after three of them nothing is said of the rate.
+func TestSweep_ALateGeneratorIsNotAKnee(t *testing.T) {
+	late := func(rate float64) *Result {
+		r := queue(rate, 10*ms).withoutSLO()
+		for range 1000 {
+			r.Lag.Add(time.Second)
+		}
+		return r
+	}
+	s := &Sweep{Rates: []float64{1, 2, 4}, Attainment: 0.9}
+	var rates []float64
+	for rate, ok := s.Next(); ok; rate, ok = s.Next() {
+		rates = append(rates, rate)
+		switch n := len(rates); {
+		case n == 2 || n == 3 || n > 4: // 2 is late twice, 4 is late always
+			s.Add(rate, late(rate))
+		default:
+			s.Add(rate, queue(rate, 10*ms).withoutSLO())
+		}
+	}
+	knee, _ := s.Knee()
+	at, ended := s.Unmeasured()
+	if fmt.Sprint(rates) != "[1 2 2 2 4 4 4]" || knee != 2 || at != 4 || !ended {
+		t.Errorf("rates %v, knee %v, ended at %v %v", rates, knee, at, ended)
+	}
+	var table bytes.Buffer
+	if err := s.Table(&table); err != nil || !strings.Contains(table.String(), "ENDED at 4.00 req/s") {
+		t.Errorf("%v: %s", err, &table)
+	}
+}
+
 // With an SLO a rate holds by its good calls, although the endpoint keeps up.
 func TestSweep_HoldsByTheSLO(t *testing.T) {
 	s := &Sweep{Rates: []float64{1}, Attainment: 0.9}

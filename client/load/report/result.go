@@ -98,7 +98,7 @@ func (c *Collector) Result(run Run) *Result {
 // intended send contain it. A run in which nothing was answered shows nothing.
 func (r *Result) Invalid() []string {
 	var why []string
-	if lag := r.Lag.Quantile(0.99); r.LagBound > 0 && lag > r.LagBound.Seconds() {
+	if lag := r.Lag.Quantile(0.99); r.late() {
 		why = append(why, fmt.Sprintf("the generator fell behind: its lag's 99th percentile is %s, over the bound of %v", milli(lag), r.LagBound))
 	}
 	if r.Completed == 0 {
@@ -106,6 +106,9 @@ func (r *Result) Invalid() []string {
 	}
 	return why
 }
+
+// late reports whether the generator fell behind.
+func (r *Result) late() bool { return r.LagBound > 0 && r.Lag.Quantile(0.99) > r.LagBound.Seconds() }
 
 // Complete reports whether all that was to be sent was sent, and nothing was cut off.
 func (r *Result) Complete() bool { return r.Stopped == "" && r.Unfinished+r.Unsent == 0 }

@@ -11,6 +11,9 @@ import (
 // rate holds where at least Attainment of the calls are good; without one, where the
 // endpoint keeps up (Result.Saturated).
 //
+// A run in which the generator fell behind tells nothing of the endpoint. It is repeated up
+// to twice; where it falls behind again the sweep ends.
+//
 // A list of rates is gone through upwards, and ends after the first rate at which the
 // endpoint does not keep up: what comes behind it would only measure its queue. Without a
 // list rates double from Start until one does not hold (or halve until one does), and then
@@ -22,6 +25,8 @@ type Sweep struct {
 
 	steps     []Step
 	low, high float64 // highest rate that holds, lowest above it that does not; 0: none yet
+	late      int     // runs so far, one after the other, in which the generator fell behind
+	again     float64 // their rate
 }
 
 // The bounds of a search.
@@ -29,6 +34,7 @@ const (
 	mostDoublings = 24
 	bisections    = 4
 	mostHalvings  = 6
+	mostLate      = 3
 )
 
 // Step is one rate of a sweep.
@@ -62,6 +68,10 @@ func (s *Sweep) Validate() error {
 func (s *Sweep) Next() (float64, bool) {
 	n := len(s.steps)
 	switch {
+	case s.late == mostLate:
+		return 0, false
+	case s.late > 0:
+		return s.again, true
 	case s.Rates != nil:
 		if n == len(s.Rates) || n > 0 && len(s.steps[n-1].Saturated) > 0 {
 			return 0, false
@@ -93,8 +103,17 @@ func (s *Sweep) between() int {
 	return n
 }
 
+// Unmeasured returns the rate at which the sweep has ended because the generator fell
+// behind; false where it has not.
+func (s *Sweep) Unmeasured() (float64, bool) { return s.again, s.late == mostLate }
+
 // Add takes in the result of the rate that Next gave.
 func (s *Sweep) Add(rate float64, r *Result) {
+	if r.late() {
+		s.late, s.again = s.late+1, rate
+		return
+	}
+	s.late = 0
 	step := Step{Rate: rate, Saturated: r.Saturated(), Result: r}
 	step.Holds = len(step.Saturated) == 0 && len(r.Invalid()) == 0
 	if len(r.SLO) > 0 {
