@@ -362,14 +362,14 @@ func (f *benchFlags) readEndpoint(bad complain) {
 	if o.timeout < 0 {
 		bad("timeout", o.timeout, "a duration such as 90s, or 0 for none")
 	}
-	o.ready = seconds("ready-check-timeout-sec", f.readySec, bad)
+	o.ready = secondsOf("ready-check-timeout-sec", f.readySec, bad)
 	if o.warmups < 0 || o.warmups > 1e6 {
 		bad("num-warmups", o.warmups, "0 to 1000000")
 	}
 }
 
 // seconds turns a number of seconds into a duration.
-func seconds(flag string, s float64, bad complain) time.Duration {
+func secondsOf(flag string, s float64, bad complain) time.Duration {
 	if !(s >= 0 && s <= 1e8) {
 		bad(flag, s, "seconds from 0 to 1e8")
 		return 0
@@ -409,7 +409,7 @@ func (f *benchFlags) readPace(bad complain) {
 	if o.numPrompts < 1 || o.numPrompts > 1e9 {
 		bad("num-prompts", o.numPrompts, "1 to 1000000000")
 	}
-	o.duration = seconds("benchmark-duration", f.durationSec, bad)
+	o.duration = secondsOf("benchmark-duration", f.durationSec, bad)
 	switch f.timing {
 	case "after":
 	case "recorded":

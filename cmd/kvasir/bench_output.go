@@ -104,11 +104,11 @@ func resultName(r *report.Result) string {
 	rate := "inf"
 	switch {
 	case r.Ramp.Strategy != "":
-		rate = "ramp-up-" + r.Ramp.Strategy + "-" + short(r.Ramp.Start) + "qps-" + short(r.Ramp.End)
+		rate = "ramp-up-" + r.Ramp.Strategy + "-" + shortest(r.Ramp.Start) + "qps-" + shortest(r.Ramp.End)
 	case math.IsNaN(r.Rate):
 		rate = "self-timed-"
 	case !math.IsInf(r.Rate, 1):
-		rate = short(r.Rate)
+		rate = shortest(r.Rate)
 	}
 	concurrency := ""
 	if r.MaxConcurrency > 0 {
@@ -124,7 +124,7 @@ func resultName(r *report.Result) string {
 	}, name)
 }
 
-func short(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+func shortest(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // write writes a file, unless what is to be in it fails.
 func (b *bench) write(name string, to func(io.Writer) error) error {

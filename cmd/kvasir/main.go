@@ -26,11 +26,11 @@ type command struct {
 
 var commands = []command{
 	{"demo", "run emulated engines, the gateway and some traffic in one process", runDemo},
-	{"bench", "send load to an endpoint and measure how it is answered", runBench},
 	{"serve", "run the gateway of a configuration file", runServe},
 	{"config", "check a configuration file, or print an example or the schema", runConfig},
 	{"key", "make a client's key, or hash one", runKey},
 	{"sim", "play a workload under any policies, in virtual time", runSim},
+	{"bench", "send load to an endpoint and measure how it is answered", runBench},
 	{"trace", "describe, convert and show traces of LLM calls", runTrace},
 	{"plan", "size a pool by closed forms", runPlan},
 	{"lab", "run the article's experiments", runLab},
