@@ -103,6 +103,10 @@ sim-mooncake: build ## all policies on both Mooncake traces: table, goodput, cur
 		$(SIM_MOONCAKE) --trace "$$file" --seeds 3 --goodput --svg "artifacts/goodput-$$trace.svg" --csv "artifacts/goodput-$$trace.csv"; echo; \
 	done
 
+.PHONY: validate-sim
+validate-sim: build ## one trace in real time and simulated, side by side (6 minutes)
+	cd test/validation && $(GO) run . -binary ../../.bin/kvasir $(ARGS)
+
 .PHONY: test-real
 test-real: ## install llama.cpp's server and uvicorn, put kvasir before them
 	bash test/real/install.sh
