@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -11,20 +12,24 @@ import (
 func TestLaw_ContextsShareBlocksExactlyWhenTheyShareText(t *testing.T) {
 	type token struct{ piece, place int }
 	rapid.Check(t, func(t *rapid.T) {
-		draw := func(head []int) (g growth, text []token) {
-			pieces := append(head, rapid.SliceOfN(rapid.IntRange(0, 3*40-1), 0, 4).Draw(t, "pieces")...)
-			for _, p := range pieces {
-				name, n := p%3, p/3
-				g.add(piece(9, ownPiece, uint64(name), 0), n)
-				for i := range n {
-					text = append(text, token{name, i})
+		type part struct{ name, tokens int }
+		parts := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) part {
+			return part{rapid.IntRange(0, 2).Draw(t, "name"), rapid.SampledFrom([]int{0, 1, 5, 8, 11, 16, 27, 40}).Draw(t, "tokens")}
+		}), 1, 5)
+		grow := func(parts []part) (g growth, text []token) {
+			for _, p := range parts {
+				g.add(piece(9, ownPiece, uint64(p.name), 0), p.tokens)
+				for i := range p.tokens {
+					text = append(text, token{p.name, i})
 				}
 			}
 			return g, text
 		}
-		head := rapid.SliceOfN(rapid.IntRange(0, 3*40-1), 0, 3).Draw(t, "head")
-		a, textA := draw(head)
-		b, textB := draw(head)
+		one := parts.Draw(t, "one")
+		two := append(slices.Clone(one), parts.Draw(t, "two")...)
+		two[rapid.IntRange(0, len(two)-1).Draw(t, "changed")] = parts.Draw(t, "change")[0]
+		a, textA := grow(one)
+		b, textB := grow(two)
 		if a.tokens != len(textA) || len(a.blocks) != len(textA)/blockTokens {
 			t.Fatalf("%d tokens in %d blocks for %d", a.tokens, len(a.blocks), len(textA))
 		}
