@@ -1,46 +1,52 @@
 package workload
 
 import (
-	"slices"
+	"fmt"
 	"testing"
 
-	"pgregory.net/rapid"
+	"kvasir/internal/kvblock"
 )
 
-// TestLaw_ContextsShareBlocksExactlyWhenTheyShareText compares contexts token by token, each
-// token being a piece and a place in it.
+// TestLaw_ContextsShareBlocksExactlyWhenTheyShareText tries all contexts of up to three parts
+// of two texts, token by token, each token being a text and a place in it: a hash stands for
+// one beginning, and a beginning has one hash.
 func TestLaw_ContextsShareBlocksExactlyWhenTheyShareText(t *testing.T) {
-	type token struct{ piece, place int }
-	rapid.Check(t, func(t *rapid.T) {
-		type part struct{ name, tokens int }
-		parts := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) part {
-			return part{rapid.IntRange(0, 2).Draw(t, "name"), rapid.SampledFrom([]int{0, 1, 5, 8, 11, 16, 27, 40}).Draw(t, "tokens")}
-		}), 1, 5)
-		grow := func(parts []part) (g growth, text []token) {
-			for _, p := range parts {
-				g.add(piece(9, ownPiece, uint64(p.name), 0), p.tokens)
-				for i := range p.tokens {
-					text = append(text, token{p.name, i})
+	textOf, hashOf := map[kvblock.Hash]string{}, map[string]kvblock.Hash{}
+	shared := 0
+	var try func(g growth, text string, parts int)
+	try = func(g growth, text string, parts int) {
+		const token = 3 // bytes, as written below
+		if g.tokens*token != len(text) || len(g.blocks) != g.tokens/blockTokens {
+			t.Fatalf("%d tokens in %d blocks for %d", g.tokens, len(g.blocks), len(text)/token)
+		}
+		for i, h := range g.blocks {
+			until := text[:(i+1)*blockTokens*token]
+			if was, ok := textOf[h]; ok && was != until {
+				t.Fatalf("one hash for\n%s and\n%s", was, until)
+			}
+			if was, ok := hashOf[until]; ok {
+				if shared++; was != h {
+					t.Fatalf("two hashes for\n%s", until)
 				}
 			}
-			return g, text
+			textOf[h], hashOf[until] = until, h
 		}
-		one := parts.Draw(t, "one")
-		two := append(slices.Clone(one), parts.Draw(t, "two")...)
-		two[rapid.IntRange(0, len(two)-1).Draw(t, "changed")] = parts.Draw(t, "change")[0]
-		a, textA := grow(one)
-		b, textB := grow(two)
-		if a.tokens != len(textA) || len(a.blocks) != len(textA)/blockTokens {
-			t.Fatalf("%d tokens in %d blocks for %d", a.tokens, len(a.blocks), len(textA))
+		if parts == 0 {
+			return
 		}
-		same := 0
-		for same < min(len(textA), len(textB)) && textA[same] == textB[same] {
-			same++
-		}
-		for i := range min(len(a.blocks), len(b.blocks)) {
-			if (a.blocks[i] == b.blocks[i]) != ((i+1)*blockTokens <= same) {
-				t.Fatalf("block %d is shared: %v, and %d tokens are", i, a.blocks[i] == b.blocks[i], same)
+		for name := range 2 {
+			for _, tokens := range []int{0, 3, 5, 8, 11, 16, 21, 32} {
+				longer, more := g.fork(), text
+				longer.add(piece(9, ownPiece, uint64(name), 0), tokens)
+				for i := range tokens {
+					more += fmt.Sprintf("%c%02d", 'a'+name, i)
+				}
+				try(longer, more, parts-1)
 			}
 		}
-	})
+	}
+	try(growth{}, "", 3)
+	if shared == 0 {
+		t.Error("no two contexts share a block")
+	}
 }
