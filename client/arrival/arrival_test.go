@@ -347,10 +347,12 @@ func TestDiurnal_SwingsAsItSays(t *testing.T) {
 func TestOnOff_HasItsRateAndDispersion(t *testing.T) {
 	o := OnOff{30, 2, 3 * time.Second, 7 * time.Second, 1}
 	var early, means, dispersion []float64
+	for root := range uint64(2000) {
+		early = append(early, float64(len(until(o.Instants(root+1000), time.Second))))
+	}
 	for root := range uint64(60) {
 		s := counts(o.Instants(root), 300*time.Second, 100)
 		means, dispersion = append(means, s.Mean/300), append(dispersion, s.Std*s.Std/s.Mean)
-		early = append(early, float64(len(until(o.Instants(root+1000), time.Second))))
 	}
 	near(t, "rate", means, o.Rate())
 	near(t, "arrivals in the first second", early, o.Rate())

@@ -331,14 +331,41 @@ func TestSubagents_ComeInBurstsThatJoin(t *testing.T) {
 }
 
 func TestSubagents_DoOnlyWhatFits(t *testing.T) {
-	g := entry(t, "subagents:system=300,task=50,plan=20,briefing=30,output=20,result=10,steps=2,gap=0s,context=460").(*Subagents)
-	for i, c := range g.Session(1, 0).Calls {
-		if c.PromptTokens+c.OutputTokens > g.Context {
-			t.Errorf("call %d has %d and %d tokens", i, c.PromptTokens, c.OutputTokens)
+	// A leader's call ends at 370 tokens, a subagent's at 420 and 450; a leader that has heard
+	// the reports of all would be at 630.
+	for context, want := range map[int]int{419: 1, 420: 1 + 12, 449: 1 + 12, 450: 1 + 12*2, 629: 1 + 12*2, 630: 1 + 12*2 + 1} {
+		g := entry(t, fmt.Sprintf("subagents:system=300,task=50,plan=20,briefing=30,output=20,result=10,rounds=2,steps=2,gap=0s,context=%d", context))
+		s := g.Session(1, 0)
+		for i, c := range s.Calls {
+			if c.PromptTokens+c.OutputTokens > context {
+				t.Errorf("call %d has %d and %d tokens in a context of %d", i, c.PromptTokens, c.OutputTokens, context)
+			}
+		}
+		if len(s.Calls) != want {
+			t.Errorf("%d calls in a context of %d, want %d", len(s.Calls), context, want)
 		}
 	}
-	if n := len(g.Session(1, 0).Calls); n != 1+12*2 { // the reports' 240 tokens do not fit
-		t.Errorf("%d calls", n)
+}
+
+// TestDialogue_SystemPromptsHaveLengthsOfTheirOwn shows that who shares a system prompt
+// shares all of it.
+func TestDialogue_SystemPromptsHaveLengthsOfTheirOwn(t *testing.T) {
+	g := entry(t, "conversations:systems=3,zipf=0,system=uniform/100/3000,turns=1,user=16")
+	heads := map[int]map[kvblock.Hash]bool{}
+	for n := range 60 {
+		c := &g.Session(1, n).Calls[0]
+		if heads[c.PromptTokens] == nil {
+			heads[c.PromptTokens] = map[kvblock.Hash]bool{}
+		}
+		heads[c.PromptTokens][c.Blocks[(c.PromptTokens-16)/blockTokens-1]] = true
+	}
+	if len(heads) != 3 {
+		t.Errorf("%d lengths of three system prompts", len(heads))
+	}
+	for tokens, ends := range heads {
+		if len(ends) != 1 {
+			t.Errorf("prompts of %d tokens have %d system prompts", tokens, len(ends))
+		}
 	}
 }
 

@@ -112,8 +112,8 @@ func (t Text) prompt(s *Session, call int) string {
 	return string(buf)
 }
 
-// straddling returns the hash of the block in which a call's prompt ends: where prompts go on
-// from there, that of the one that comes first, so that it begins with this one's text.
+// straddling returns the hash of the block in which a call's prompt ends. Where a later call of
+// the session goes on from there it is that one's, so that it repeats this one's text.
 func (t Text) straddling(s *Session, call int) kvblock.Hash {
 	c := &s.Calls[call]
 	n := len(c.Blocks)
@@ -121,14 +121,9 @@ func (t Text) straddling(s *Session, call int) kvblock.Hash {
 	if n > 0 {
 		last = c.Blocks[n-1]
 	}
-	if whole := t.BlockTokens > 0 && n == c.PromptTokens/t.BlockTokens; whole {
-		if len(c.AnswerBlocks) > 0 {
-			return c.AnswerBlocks[0]
-		}
-		for i := call + 1; i < len(s.Calls) && n > 0; i++ {
-			if next := &s.Calls[i]; len(next.Blocks) > n && next.Blocks[n-1] == last {
-				return next.Blocks[n]
-			}
+	for i := call + 1; i < len(s.Calls); i++ {
+		if next := &s.Calls[i]; t.continues(c, next) && len(next.Blocks) > n {
+			return next.Blocks[n]
 		}
 	}
 	return Extend(last, uint64(kvblock.Seed("own", s.ID, fmt.Sprint(call))))

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"kvasir/internal/kvblock"
 )
 
 // contents returns all that a call's messages say, in one text.
@@ -122,11 +124,17 @@ func TestText_OfUnknownPrefixesIsTheCallsOwn(t *testing.T) {
 		if len(x) != 4000 {
 			t.Errorf("%d bytes", len(x))
 		}
+		if x[:64] == x[64:128] {
+			t.Error("a text repeats itself")
+		}
 		for _, y := range texts[:i] {
 			if x[:64] == y[:64] {
 				t.Error("two calls share text")
 			}
 		}
+	}
+	if m := text.Messages(nil, &a, 1); len(m) != 1 {
+		t.Errorf("%d messages", len(m))
 	}
 	chain := Session{ID: "c", Calls: []Call{{PromptTokens: 1000, Blocks: b.Calls[0].Blocks}, {PromptTokens: 1000}}}
 	h := Extend(0, 7)
@@ -135,6 +143,22 @@ func TestText_OfUnknownPrefixesIsTheCallsOwn(t *testing.T) {
 	x, y := contents(text.Messages(nil, &chain, 0)), contents(text.Messages(nil, &chain, 1))
 	if len(x) != 4000 || x[:2048] != y[:2048] || x[2048:2112] == y[2048:2112] {
 		t.Error("two calls share other than their one block")
+	}
+}
+
+// TestText_DoesNotGuessTurns has calls that wait for one whose prompt is not theirs, or of
+// which not enough is known.
+func TestText_DoesNotGuessTurns(t *testing.T) {
+	text := Text{BlockTokens: blockTokens}
+	s := entry(t, "rag-answer").Session(1, 0)
+	if m := text.Messages(nil, &s, 1); len(m) != 1 {
+		t.Errorf("the answer to a retrieval has %d messages", len(m))
+	}
+	s = entry(t, "tool-agent").Session(1, 0)
+	first := &s.Calls[0]
+	first.Blocks = first.Blocks[:len(first.Blocks)-1]
+	if m := text.Messages(nil, &s, 1); len(m) != 1 {
+		t.Errorf("a call behind one with unknown blocks has %d messages", len(m))
 	}
 }
 
@@ -154,6 +178,9 @@ func TestSpell_DiffersForEveryNumber(t *testing.T) {
 			text := string(spell(nil, v))
 			if other, ok := seen[text]; ok && other != v {
 				t.Errorf("%d and %d are both %q", v, other, text)
+			}
+			if block := string(appendBlock(nil, kvblock.Hash(v), 64)); block[:25] != text || len(block) != 64 {
+				t.Errorf("the block of %q begins with %q", text, block)
 			}
 			if seen[text] = v; len(text) != 25 {
 				t.Errorf("%q has %d bytes", text, len(text))

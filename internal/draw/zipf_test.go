@@ -19,7 +19,7 @@ func TestZipf(t *testing.T) {
 				weights[k] = math.Pow(float64(k+1), -exponent)
 				total += weights[k]
 			}
-			const draws = 50000
+			const draws = 400000
 			seen := make([]float64, n)
 			r := seed.New(11, seed.Workload, uint64(n), math.Float64bits(exponent))
 			for range draws {
