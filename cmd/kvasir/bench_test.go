@@ -271,6 +271,9 @@ nonsense
 	if !d.timed || !d.single || d.BlockTokens != 512 || len(all) != 3 || all[2].At-all[0].At != 2500*time.Millisecond {
 		t.Fatalf("%+v, %+v", d, all)
 	}
+	if _, fast := sessionsOf(t, 10, "--dataset-name", "timed_trace", "--dataset-path", file, "--raw-timestamps", "--speedup", "5"); fast[2].At-fast[0].At != 500*time.Millisecond {
+		t.Errorf("five times as fast: %v", fast[2].At)
+	}
 	stdout, _, end := start(t, "demo", "--no-traffic", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--engines", "1")
 	defer end()
 	base := stdout.find(t, `OpenAI base URL +(http://\S+)/v1`)
