@@ -14,10 +14,10 @@ import (
 	"kvasir/internal/stats"
 )
 
-// TestEngine_IsTheQueueOfTheClosedForms runs the simulator's engine in settings that the closed forms
-// describe: every step takes 1 ms whatever is in it, prompts have one token, nothing is
-// cached. With one place it is an M/G/1 queue; with four, whose decodes don't slow each
-// other down, an M/G/4 queue, but that a call waits for the end of a step.
+// TestEngine_IsTheQueueOfTheClosedForms runs the simulator's engine in settings that the
+// closed forms describe: every step takes 1 ms whatever is in it, prompts have one token,
+// nothing is cached. With one place it is an M/G/1 queue; with four, whose decodes don't
+// slow each other down, an M/G/4 queue, but that a call waits for the end of a step.
 func TestEngine_IsTheQueueOfTheClosedForms(t *testing.T) {
 	const calls, mean = 10_000, 20.0
 	for _, test := range []struct {
