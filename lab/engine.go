@@ -178,7 +178,7 @@ func drain(jobs []job, slots int, mode batching) drained {
 		if d.iterations == 0 {
 			d.firstLook = len(batch)
 		}
-		ready := slices.ContainsFunc(batch, func(s sequence) bool { return s.prefill == 0 && s.output > 0 })
+		ready := slices.ContainsFunc(batch, func(s sequence) bool { return s.prefill == 0 })
 		emitted, ended := step(batch, mode, &d)
 		left -= ended
 		d.output = append(d.output, emitted)
@@ -188,7 +188,7 @@ func drain(jobs []job, slots int, mode batching) drained {
 				d.stalled++
 			}
 		}
-		batch = leave(batch, mode)
+		batch = slices.DeleteFunc(batch, func(s sequence) bool { return s.output == 0 })
 	}
 	return d
 }
@@ -201,9 +201,6 @@ func step(batch []sequence, mode batching, d *drained) (emitted, ended int) {
 	}
 	for i := range batch {
 		s := &batch[i]
-		if s.output == 0 {
-			continue // ended; under static batching its slot stays empty
-		}
 		d.occupied++
 		switch {
 		case s.prefill > 0:
@@ -217,15 +214,6 @@ func step(batch []sequence, mode batching, d *drained) (emitted, ended int) {
 		}
 	}
 	return emitted, ended
-}
-
-// leave takes out what has ended: each for itself, or under static batching all together.
-func leave(batch []sequence, mode batching) []sequence {
-	ended := func(s sequence) bool { return s.output == 0 }
-	if mode == static && slices.ContainsFunc(batch, func(s sequence) bool { return !ended(s) }) {
-		return batch
-	}
-	return slices.DeleteFunc(batch, ended)
 }
 
 // uniform draws a whole number from low to high, both included.

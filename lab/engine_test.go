@@ -40,8 +40,8 @@ func missed(jobs []job) int {
 	return far
 }
 
-// searchSchematic changes one number at a time by one, and keeps what does not lead
-// away, and now and then what does. It begins anew where it gets stuck; nil after so many steps.
+// searchSchematic changes one number at a time by one, and keeps what does not lead away,
+// and now and then what does. It begins anew where it gets stuck; nil after so many steps.
 func searchSchematic(r seed.Rand, requests, steps int) []job {
 	var jobs []job
 	var far int
@@ -116,8 +116,9 @@ func TestDrain_ByHand(t *testing.T) {
 	}
 }
 
-// TestEngine_LongPrefillsTakeTheGain: where prefills are longer than the rebuilt trace's and answers
-// are not, continuous batching stalls as much as it fills, and drains no sooner than static.
+// TestEngine_LongPrefillsTakeTheGain: where prefills are longer than the rebuilt trace's
+// and answers are not, continuous batching stalls as much as it fills, and drains no sooner
+// than static.
 func TestEngine_LongPrefillsTakeTheGain(t *testing.T) {
 	for prefill, sooner := range map[int]bool{2: true, 3: false} {
 		x := schematic{slots: 3, jobs: 30, prefill: prefill, output: 8, gap: 2}

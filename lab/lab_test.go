@@ -269,3 +269,24 @@ func ExampleLab_Run() {
 	fmt.Println(r.Verdicts[0].Outcome, r.Verdicts[0].Ours)
 	// Output: equals 40 ms, 20 ms
 }
+
+// FuzzParam_Set: whatever is given, a setting stays within its bounds, and what is accepted
+// is what is shown again.
+func FuzzParam_Set(f *testing.F) {
+	for _, s := range []string{"3", "0", "-1", "1e3", "NaN", "Inf", "0x10", "1_000", " 3", "3.5", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		n, x := 5, 5.0
+		for _, p := range []Param{count(&n, "n", "", 1, 100), number(&x, "x", "", 0.5, 100)} {
+			accepted := p.set(text)
+			if v := p.value(); !(p.Min <= v && v <= p.Max) || !accepted && v != 5 {
+				t.Fatalf("%q: accepted %v, value %v", text, accepted, v)
+			}
+			before := p.value()
+			if !p.set(show(before)) || p.value() != before {
+				t.Fatalf("%q: %v is shown as %s, which is %v", text, before, show(before), p.value())
+			}
+		}
+	})
+}

@@ -16,10 +16,10 @@ const (
 )
 
 // TestPrefixTrace_IsWhatTheSearchFinds goes through the sequences of prefixes in
-// lexicographic order, those with the fewest prefixes first, and for each through the lengths of the other
-// prefixes in whole thousands up to P1's. Every request's own part is R1's; the last one
-// takes what is left of the article's total. The committed trace is the first that satisfies
-// every fact.
+// lexicographic order, those with the fewest prefixes first, and for each through the
+// lengths of the other prefixes in whole thousands up to P1's. Every request's own part is
+// R1's; the last one takes what is left of the article's total. The committed trace is the
+// first that satisfies every fact.
 func TestPrefixTrace_IsWhatTheSearchFinds(t *testing.T) {
 	for prefixes := 2; prefixes <= traceLength-traceOnP1+1; prefixes++ {
 		var found []prompt
@@ -37,9 +37,9 @@ func TestPrefixTrace_IsWhatTheSearchFinds(t *testing.T) {
 	t.Error("the search finds nothing")
 }
 
-// sequences calls f with every sequence that has the stated length, P1 first and as often as stated, and
-// so many prefixes, each of which is first met after those with lower numbers. It ends
-// when f returns true, and returns that.
+// sequences calls f with every sequence that has the stated length, P1 first and as often
+// as stated, and so many prefixes, each of which is first met after those with lower
+// numbers. It ends when f returns true, and returns that.
 func sequences(head []int, prefixes int, f func([]int) bool) bool {
 	met, onP1 := 0, 0
 	for _, p := range head {
@@ -62,7 +62,8 @@ func sequences(head []int, prefixes int, f func([]int) bool) bool {
 	return false
 }
 
-// lengths returns the first trace with this sequence that satisfies every fact; nil where there is none.
+// lengths returns the first trace with this sequence that satisfies every fact; nil where
+// there is none.
 func lengths(sequence []int, prefixes int) []prompt {
 	trace := make([]prompt, len(sequence))
 	heads := make([]int, prefixes+1)

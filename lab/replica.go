@@ -1,5 +1,7 @@
 package lab
 
+import "kvasir/selection/signal"
+
 // A pool for teaching, in ticks, as article 4.2 describes its own: a replica prefills or
 // decodes in a tick, and what is cached takes no KV.
 
@@ -48,6 +50,17 @@ func (r *replica) outstanding() int {
 		n++
 	}
 	return n
+}
+
+// load returns what an engine reports of itself, with a token of KV as a block.
+func (r *replica) load() signal.Load {
+	running := len(r.running)
+	if r.prefilling != nil {
+		running++
+	}
+	gauge := func(x float64) signal.Gauge { return signal.Known(x, 0) }
+	return signal.Load{Running: gauge(float64(running)), Waiting: gauge(float64(len(r.waiting))),
+		KVUsage: gauge(float64(r.used) / float64(r.capacity)), KVBlocks: gauge(float64(r.capacity)), BlockTokens: gauge(1)}
 }
 
 // accept takes a call.

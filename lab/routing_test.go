@@ -156,8 +156,9 @@ func TestLeastOccupied_IsBlindToTheQueue(t *testing.T) {
 	}
 }
 
-// TestRouting_ThroughputAndTailAreTwoEndsOfADial pins why a claim does not hold: with a low threshold
-// prefix-aware puts out more than least outstanding, and then it does not lose the tail.
+// TestRouting_ThroughputAndTailAreTwoEndsOfADial pins why a claim does not hold: with a low
+// threshold prefix-aware puts out more than least outstanding, and then it does not lose
+// the tail.
 func TestRouting_ThroughputAndTailAreTwoEndsOfADial(t *testing.T) {
 	for threshold, want := range map[int][2]Outcome{3: {Holds, DoesNotHold}, 6: {DoesNotHold, Holds}} {
 		x := routingLab().settings().(*routing)
