@@ -80,6 +80,15 @@ func TestCost_StaysInBounds(t *testing.T) {
 	if got := slow.Growth(1 << 31); got < 0 || got > MaxStep {
 		t.Errorf("growth %d fs", got)
 	}
+	for _, c := range []struct {
+		each Femtoseconds
+		n    int64
+		want Femtoseconds
+	}{{1, 5, MaxStep}, {1, 6, MaxStep}, {2, 2, MaxStep - 1}, {1 << 62, 1 << 62, MaxStep}, {1 << 62, 2, MaxStep}, {0, 9, MaxStep - 5}} {
+		if got := (MaxStep - 5).Plus(c.each, c.n); got != c.want {
+			t.Errorf("MaxStep - 5 and %d times %d are %d fs, want %d", c.n, c.each, got, c.want)
+		}
+	}
 	p.DenseMicros = []float64{1e-9, 1e-9}
 	p.DenseTokens = []int{1, 2}
 	p.Elementwise, p.HeadMicros, p.Decode = Linear{}, 0, Decode{}
