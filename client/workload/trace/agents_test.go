@@ -78,12 +78,14 @@ func TestAgents_PutSubagentsBeside(t *testing.T) {
 	}
 }
 
+// besides is a session with a subagent that runs beside its parent.
+const besides = `{"id":"a","block_size":4,"tool_tokens":0,"system_tokens":0,"requests":[` +
+	`{"t":0,"in":8,"out":4,"api_time":1,"think_time":0,"hash_ids":[7,8]},` +
+	`{"t":2,"duration_ms":null,"type":"subagent","tool_tokens":0,"system_tokens":0,"requests":[{"t":0.5,"in":5,"out":1,"hash_ids":[7,9]},{"t":30,"in":5,"out":1,"hash_ids":[7,9]}]},` +
+	`{"t":5,"in":13,"out":4,"api_time":1,"think_time":4,"hash_ids":[7,8,9,10]}]}`
+
 func TestAgents_RunBesideTheirParent(t *testing.T) {
-	const session = `{"id":"a","block_size":4,"tool_tokens":0,"system_tokens":0,"requests":[` +
-		`{"t":0,"in":8,"out":4,"api_time":1,"think_time":0,"hash_ids":[7,8]},` +
-		`{"t":2,"duration_ms":null,"type":"subagent","tool_tokens":0,"system_tokens":0,"requests":[{"t":0.5,"in":5,"out":1,"hash_ids":[7,9]},{"t":30,"in":5,"out":1,"hash_ids":[7,9]}]},` +
-		`{"t":5,"in":13,"out":4,"api_time":1,"think_time":4,"hash_ids":[7,8,9,10]}]}`
-	_, all := read(t, text("a", session), Options{Strict: true, TokenTime: time.Second})
+	_, all := read(t, text("a", besides), Options{Strict: true, TokenTime: time.Second})
 	c := all[0].Calls
 	if len(c) != 4 || c[1].Offset != 2500*time.Millisecond || c[2].Offset != 5*time.Second || c[3].Offset != 32*time.Second {
 		t.Fatalf("the calls: %+v", c)

@@ -27,6 +27,9 @@ func fuzzFormat(f *testing.F, format Format, seeds ...string) {
 			}
 		}
 	}
+	if format == Agents {
+		f.Add([]byte(besides+"\n"+besides), uint8(0))
+	}
 	f.Fuzz(func(t *testing.T, b []byte, choice uint8) {
 		o := Options{Format: format, Seed: 1, Raw: choice&1 != 0}
 		var tally Tally

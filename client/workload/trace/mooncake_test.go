@@ -40,6 +40,13 @@ func TestMooncake_SpreadsBins(t *testing.T) {
 	if !slices.EqualFunc(all, again, func(a, b workload.Session) bool { return a.At == b.At }) {
 		t.Error("one seed gives two spreads")
 	}
+	bins := map[time.Duration]int{} // how far into their bins calls come
+	for i, s := range all {
+		bins[s.At-raw[i].At.Truncate(time.Millisecond)]++
+	}
+	if len(bins) < len(all) {
+		t.Errorf("%d calls come at %d places of their bins", len(all), len(bins))
+	}
 	moved := 0
 	for i, s := range all {
 		bin := raw[i].At.Truncate(time.Millisecond)
@@ -52,6 +59,17 @@ func TestMooncake_SpreadsBins(t *testing.T) {
 	}
 	if moved < len(all)*9/10 {
 		t.Errorf("another seed moves %d of %d calls", moved, len(all))
+	}
+}
+
+// TestMooncake_ChainsIds: an id means something behind the ids before it alone.
+func TestMooncake_ChainsIds(t *testing.T) {
+	const lines = `{"timestamp":0,"input_length":1024,"output_length":1,"hash_ids":[1,5]}
+{"timestamp":1,"input_length":1024,"output_length":1,"hash_ids":[2,5]}
+`
+	_, all := read(t, text("f", lines), Options{Strict: true})
+	if a, b := all[0].Calls[0].Blocks, all[1].Calls[0].Blocks; a[1] == b[1] || a[0] == b[0] {
+		t.Error("prompts that begin differently share a block")
 	}
 }
 

@@ -35,6 +35,17 @@ func TestOTel_ReadsGraphs(t *testing.T) {
 	}
 }
 
+// TestOTel_OrdersSpans: spans come in any order, as exporters write them.
+func TestOTel_OrdersSpans(t *testing.T) {
+	const a, b = `{"start_time":"2026-02-25T10:00:00","end_time":"2026-02-25T10:00:01","attributes":{"gen_ai.input.messages":"[]"}}`,
+		`{"start_time":"2026-02-25T10:00:03","end_time":"2026-02-25T10:00:04","attributes":{"gen_ai.input.messages":"[]"}}`
+	_, want := read(t, text("f", `{"spans":[`+a+","+b+`]}`), Options{Strict: true})
+	_, got := read(t, text("f", `{"spans":[`+b+","+a+`]}`), Options{Strict: true})
+	if !slices.EqualFunc(want, got, sameSession) || got[0].Calls[1].Gap != 2*time.Second {
+		t.Errorf("%+v, in the other order %+v", want, got)
+	}
+}
+
 func TestOTel_SaysWhatIsWrong(t *testing.T) {
 	const call = `{"start_time":"2026-02-25T10:00:00","end_time":"2026-02-25T10:00:01","attributes":{"gen_ai.input.messages":"[]"}}`
 	for _, c := range []struct{ record, want string }{

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"kvasir/client/workload"
@@ -70,6 +71,7 @@ func (f *format) play(file File, s settings, yield func(workload.Session, error)
 	p := &pass{settings: s, name: file.Name, records: newRecords(r)}
 	wanted := true
 	f.read(p, func(s workload.Session) bool {
+		s.ID, s.Class = strings.ToValidUTF8(s.ID, "\uFFFD"), strings.ToValidUTF8(s.Class, "\uFFFD")
 		p.tally.Sessions++
 		p.tally.Calls += len(s.Calls)
 		wanted = yield(s, nil)

@@ -116,7 +116,7 @@ func (f *format) probe(s settings, h head) (probe, error) {
 
 // binOf returns the resolution of timestamps that were rounded down: where half of the
 // calls or more share theirs with the call before them, it is the least difference between
-// two others. Otherwise it is 0. Mooncake's conversation trace has bins of about 3 s with ten
+// two others, a day at most. Otherwise it is 0. Mooncake's conversation trace has bins of about 3 s with ten
 // calls each; BurstGPT's stamps are whole seconds.
 func binOf(rows []*row) time.Duration {
 	same, least := 0, time.Duration(0)
@@ -131,5 +131,5 @@ func binOf(rows []*row) time.Duration {
 	if 2*same < len(rows)-1 {
 		return 0
 	}
-	return least
+	return min(least, longestBin)
 }

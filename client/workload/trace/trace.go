@@ -143,7 +143,7 @@ func (o *Options) Validate() error {
 		most  time.Duration
 	}{
 		{"TimeUnit", o.TimeUnit, time.Hour},
-		{"Bin", o.Bin, 24 * time.Hour},
+		{"Bin", o.Bin, longestBin},
 		{"TokenTime", o.TokenTime, time.Hour},
 		{"ThinkTime", o.ThinkTime, 366 * 24 * time.Hour},
 		{"Idle", o.Idle, 366 * 24 * time.Hour},
@@ -157,6 +157,9 @@ func (o *Options) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// longestBin bounds Bin.
+const longestBin = 24 * time.Hour
 
 // maxBlockTokens bounds BlockTokens.
 const maxBlockTokens = 1 << 20
