@@ -2,7 +2,6 @@ package lab
 
 import (
 	"math"
-	"strconv"
 	"testing"
 	"time"
 
@@ -92,7 +91,7 @@ func serveByEngine(t *testing.T, root uint64, calls, places int, rho, mean float
 		for at, ok := e.Next(); ok && at <= now; at, ok = e.Next() {
 			take(e.Advance(at))
 		}
-		id := engine.ID(strconv.Itoa(i))
+		id := engine.ID(i)
 		came[id] = now
 		if err := e.Submit(now, engine.Request{ID: id, PromptTokens: 1, OutputTokens: n, Reason: engine.Stop}); err != nil {
 			t.Fatal(err)
