@@ -41,6 +41,10 @@ type Scenario struct {
 
 	// Sampled, where set, hears every second what each engine reports.
 	Sampled func(e int, now mono.Time, s *engine.Stats)
+
+	// Ended, where set, hears of every call once it is over, the warm-up's included, and of
+	// the session and the number within it that it has there.
+	Ended func(session string, number int, r *Record)
 }
 
 // Defaults fills in what a scenario leaves empty, with the values that kvasir serve has.
@@ -79,6 +83,13 @@ func (s Scenario) Run() (*Summary, error) {
 	cfg := Config{
 		Engines: s.Engines, Feed: feed, Sampled: s.Sampled,
 		Ended: meter.Call, Gaps: meter.Gaps,
+	}
+	if s.Ended != nil {
+		cfg.Ended = func(r *Record) {
+			meter.Call(r)
+			st := r.Tag.(*step)
+			s.Ended(st.session.record.ID, st.index, r)
+		}
 	}
 	for g := range s.Gateways {
 		cfg.Routers = append(cfg.Routers, s.router(g))

@@ -66,7 +66,8 @@ result:
   --slo-ttft D, --slo-tpot D, --slo-e2e D   what a call must keep to count as good (default: none)
   --seed N --seeds N         the first seed, and how many runs (defaults 1 and 1)
   --format NAME              table, json or csv (default table)
-  --timeline FILE            CSV: what each engine reports every second, of the first run
+  --timeline FILE            CSV: what each engine reports every second, of the first policy's first run
+  --calls FILE               CSV: every call of that run
   --goodput                  search the highest --rate-scale that keeps the SLO for --attainment
                              of the calls; --svg FILE and --csv FILE draw and list the curve
   --attainment SHARE         (default 0.9)
@@ -91,14 +92,14 @@ type simOptions struct {
 	rate     float64
 	clock    sim.Clock
 
-	seed                  uint64
-	seeds, jobs           int
-	format, timeline      string
-	goodput, sensitivity  bool
-	attainment, tolerance float64
-	load                  float64 // 0: --rate-scale counts
-	svg, csv              string
-	block                 int
+	seed                    uint64
+	seeds, jobs             int
+	format, timeline, calls string
+	goodput, sensitivity    bool
+	attainment, tolerance   float64
+	load                    float64 // 0: --rate-scale counts
+	svg, csv                string
+	block                   int
 }
 
 // namedPolicy is a rule with parameters, and how it was asked for.

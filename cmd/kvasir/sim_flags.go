@@ -57,6 +57,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	f.IntVar(&o.seeds, "seeds", 1, "")
 	f.StringVar(&o.format, "format", "table", "")
 	f.StringVar(&o.timeline, "timeline", "", "")
+	f.StringVar(&o.calls, "calls", "", "")
 	f.BoolVar(&o.goodput, "goodput", false, "")
 	f.Float64Var(&o.attainment, "attainment", 0.9, "")
 	f.Float64Var(&o.tolerance, "tolerance", 0.03, "")
@@ -132,6 +133,9 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	}
 	if o.goodput && s.SLO == (sim.SLO{}) {
 		errs = append(errs, errors.New("--goodput needs --slo-ttft, --slo-tpot or --slo-e2e"))
+	}
+	if (o.goodput || o.sensitivity) && (o.timeline != "" || o.calls != "") {
+		errs = append(errs, errors.New("--timeline and --calls go with a plain run, not with --goodput and --sensitivity"))
 	}
 	if !o.goodput && (o.svg != "" || o.csv != "") {
 		errs = append(errs, errors.New("--svg and --csv go with --goodput; --format csv prints a plain run"))

@@ -197,15 +197,24 @@ func (s *simulator) one(ctx context.Context, p namedPolicy, rate float64, engine
 		return nil, err
 	}
 	x.Workload = sim.SessionsConfig{Source: source, Clock: s.clock, Rate: rate}
-	out := (*timelineFile)(nil)
-	if s.timeline != "" && seed == 0 && p.name == s.policies[0].name {
-		if out, err = createTimeline(s.timeline); err != nil {
-			return nil, err
+	var timeline *timelineFile
+	var calls *callsFile
+	if seed == 0 && p.name == s.policies[0].name {
+		if s.timeline != "" {
+			if timeline, err = createTimeline(s.timeline); err != nil {
+				return nil, err
+			}
+			x.Sampled = timeline.sample
 		}
-		x.Sampled = out.sample
+		if s.calls != "" {
+			if calls, err = createCalls(s.calls); err != nil {
+				return nil, errors.Join(err, timeline.close())
+			}
+			x.Ended = calls.call
+		}
 	}
 	result, err := x.Run()
-	if closed := out.close(); err == nil {
+	if closed := errors.Join(timeline.close(), calls.close()); err == nil {
 		err = closed
 	}
 	s.runs.done()

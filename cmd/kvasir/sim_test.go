@@ -125,14 +125,18 @@ func TestSim_Sensitivity(t *testing.T) {
 }
 
 func TestSim_Timeline(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "timeline.csv")
-	code, _, errs := simulate(t, "--trace", excerpt, "--policy", "round-robin", "--replicas", "2", "--sessions", "100", "--timeline", file,
+	file, list := filepath.Join(t.TempDir(), "timeline.csv"), filepath.Join(t.TempDir(), "calls.csv")
+	code, _, errs := simulate(t, "--trace", excerpt, "--policy", "round-robin", "--replicas", "2", "--sessions", "100", "--timeline", file, "--calls", list,
 		"--down", "1@5s-9s", "--slow", "2@3s=2", "--gateways", "2", "--scrape-loss", "0.5", "--stagger")
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil || !strings.HasPrefix(string(text), "time_s,engine,running") || strings.Count(string(text), "\n") < 40 {
+		t.Errorf("%v: %s", err, text)
+	}
+	text, err = os.ReadFile(list)
+	if err != nil || !strings.HasPrefix(string(text), "session,call,came_s") || strings.Count(string(text), "\n") != 101 {
 		t.Errorf("%v: %s", err, text)
 	}
 }

@@ -141,7 +141,7 @@ func (s *stage) output(ctx context.Context, args ...string) ([]byte, error) {
 func (s *stage) simulated(ctx context.Context, policy string) (figures, error) {
 	model, device, _ := strings.Cut(s.profile, "/")
 	out, err := s.output(ctx, "sim", "--trace", s.calls, "--policy", policy, "--replicas", strconv.Itoa(s.replicas),
-		"--model", model, "--device", device, "--block-size", "16", "--warmup", "0", "--format", "json")
+		"--model", model, "--device", device, "--block-size", "16", "--warmup", "0", "--seed", strconv.Itoa(seed), "--format", "json")
 	if err != nil {
 		return figures{}, err
 	}
@@ -164,7 +164,7 @@ func (s *stage) live(ctx context.Context, policy string) (figures, error) {
 		return figures{}, err
 	}
 	gateway, admin := ports[0], ports[1]
-	config := fmt.Sprintf("listen: %s\nadmin: %s\ndrain: 1s\ndrain_delay: 0s\nmodels:\n  m:\n    policy: %s\n    endpoints:\n", gateway, admin, policy)
+	config := fmt.Sprintf("listen: %s\nadmin: %s\nseed: %d\ndrain: 1s\ndrain_delay: 0s\nmodels:\n  m:\n    policy: %s\n    endpoints:\n", gateway, admin, seed, policy)
 	var all []*exec.Cmd
 	start := func(args ...string) error {
 		cmd := exec.CommandContext(ctx, s.kvasir, args...)
@@ -203,7 +203,7 @@ func (s *stage) live(ctx context.Context, policy string) (figures, error) {
 	}
 	result := filepath.Join(s.dir, policy+".json")
 	if _, err := s.output(ctx, "bench", "--base-url", "http://"+gateway, "--model", "m", "--backend", "openai-chat", "--endpoint", "/v1/chat/completions",
-		"--dataset-name", "kvasir", "--dataset-path", s.calls, "--self-timed", "--ignore-eos", "--save-result", "--result-filename", result); err != nil {
+		"--dataset-name", "kvasir", "--dataset-path", s.calls, "--self-timed", "--ignore-eos", "--ready-check-timeout-sec", "0", "--save-result", "--result-filename", result); err != nil {
 		return figures{}, err
 	}
 	text, err := os.ReadFile(result)
@@ -222,6 +222,10 @@ func (s *stage) live(ctx context.Context, policy string) (figures, error) {
 	}
 	return report.Kvasir, nil
 }
+
+// seed is that of both sides' draws: a rule that picks at random picks the same endpoint for
+// the n-th call of a gateway, live and simulated.
+const seed = 1
 
 // settle is longer than health.slow_start.
 const settle = 12 * time.Second
