@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,17 +40,19 @@ type options struct {
 	profile  string
 	policies string
 	binary   string
+	keep     string
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.trace, "trace", "../../testdata/traces/mooncake-conversation-10min.jsonl.zst", "the trace")
-	flag.DurationVar(&o.length, "for", 5*time.Minute, "how much of it, by its own clock")
-	flag.Float64Var(&o.rate, "rate", 3, "how many times as fast sessions come")
+	flag.DurationVar(&o.length, "for", 4*time.Minute, "how much of it, by its own clock")
+	flag.Float64Var(&o.rate, "rate", 2, "how many times as fast sessions come")
 	flag.IntVar(&o.replicas, "replicas", 8, "engines")
 	flag.StringVar(&o.profile, "profile", "llama-3.1-8b/h100", "of the engines, as kvasir engine names it")
 	flag.StringVar(&o.policies, "policies", "random,least-outstanding,cache-aware", "separated by commas")
 	flag.StringVar(&o.binary, "binary", "", "a kvasir that is built already")
+	flag.StringVar(&o.keep, "keep", "", "a folder for every call of both sides, in files POLICY.json and POLICY.csv")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ok, err := o.run(ctx)
@@ -140,8 +143,14 @@ func (s *stage) output(ctx context.Context, args ...string) ([]byte, error) {
 // simulated plays the trace in virtual time.
 func (s *stage) simulated(ctx context.Context, policy string) (figures, error) {
 	model, device, _ := strings.Cut(s.profile, "/")
-	out, err := s.output(ctx, "sim", "--trace", s.calls, "--policy", policy, "--replicas", strconv.Itoa(s.replicas),
-		"--model", model, "--device", device, "--block-size", "16", "--warmup", "0", "--seed", strconv.Itoa(seed), "--format", "json")
+	args := []string{
+		"sim", "--trace", s.calls, "--policy", policy, "--replicas", strconv.Itoa(s.replicas),
+		"--model", model, "--device", device, "--block-size", "16", "--warmup", "0", "--seed", strconv.Itoa(seed), "--format", "json",
+	}
+	if s.keep != "" {
+		args = append(args, "--calls", filepath.Join(s.keep, policy+".csv"))
+	}
+	out, err := s.output(ctx, args...)
 	if err != nil {
 		return figures{}, err
 	}
@@ -201,9 +210,15 @@ func (s *stage) live(ctx context.Context, policy string) (figures, error) {
 	case <-ctx.Done():
 		return figures{}, ctx.Err()
 	}
-	result := filepath.Join(s.dir, policy+".json")
-	if _, err := s.output(ctx, "bench", "--base-url", "http://"+gateway, "--model", "m", "--backend", "openai-chat", "--endpoint", "/v1/chat/completions",
-		"--dataset-name", "kvasir", "--dataset-path", s.calls, "--self-timed", "--ignore-eos", "--ready-check-timeout-sec", "0", "--save-result", "--result-filename", result); err != nil {
+	result := filepath.Join(cmp.Or(s.keep, s.dir), policy+".json")
+	args := []string{
+		"bench", "--base-url", "http://" + gateway, "--model", "m", "--backend", "openai-chat", "--endpoint", "/v1/chat/completions",
+		"--dataset-name", "kvasir", "--dataset-path", s.calls, "--self-timed", "--ignore-eos", "--ready-check-timeout-sec", "0", "--save-result", "--result-filename", result,
+	}
+	if s.keep != "" {
+		args = append(args, "--save-detailed")
+	}
+	if _, err := s.output(ctx, args...); err != nil {
 		return figures{}, err
 	}
 	text, err := os.ReadFile(result)
