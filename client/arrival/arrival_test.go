@@ -395,7 +395,7 @@ func TestValidate_NamesEveryMistake(t *testing.T) {
 		want    string
 	}{
 		{Constant{0}, "rate is 0; allowed: 1e-09 to 1e+09 sessions a second"},
-		{Poisson{nan, -1}, "rate is NaN; allowed: 1e-09 to 1e+09 sessions a second\nexactly is -1; allowed: 0 or more"},
+		{Poisson{nan, -1}, "rate is NaN; allowed: 1e-09 to 1e+09 sessions a second\nexactly is -1; allowed: 0 to 10000000"},
 		{Gamma{math.Inf(1), 0, 0}, "rate is +Inf; allowed: 1e-09 to 1e+09 sessions a second\nburstiness is 0; allowed: 0.001 or more, or inf"},
 		{Ramp{0, 5, time.Second, Exponential, 1}, "start is 0; allowed: 1e-09 to 1e+09 sessions a second"},
 		{Ramp{-1, nan, 0, "steep", nan}, "start is -1; allowed: 1e-09 to 1e+09 sessions a second\nend is NaN; allowed: 1e-09 to 1e+09 sessions a second\nover is 0s; allowed: 1µs to 87840h0m0s\nstrategy is \"steep\"; allowed: linear or exponential\nburstiness is NaN; allowed: 0.001 or more, or inf"},

@@ -45,9 +45,12 @@ func span(key string, d time.Duration) error {
 
 const maxSpan = 10 * 366 * 24 * time.Hour
 
-func atLeast(key string, v, least int) error {
-	if v < least {
-		return fmt.Errorf("%s is %d; allowed: %d or more", key, v, least)
+// maxExactly bounds how many gaps are drawn before the first session comes.
+const maxExactly = 10_000_000
+
+func exactly(n int) error {
+	if n < 0 || n > maxExactly {
+		return fmt.Errorf("exactly is %d; allowed: 0 to %d", n, maxExactly)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ type Gamma struct {
 
 // Validate reports every field outside its range.
 func (g Gamma) Validate() error {
-	return join(rate("rate", g.Rate), burstiness(g.Burstiness), atLeast("exactly", g.Exactly, 0))
+	return join(rate("rate", g.Rate), burstiness(g.Burstiness), exactly(g.Exactly))
 }
 
 // Instants yields the process.
