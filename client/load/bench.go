@@ -254,10 +254,10 @@ func (r *run) measure(ctx context.Context, p *planned, call int, intended time.D
 		defer r.mu.Unlock()
 		r.collector.Begin(sample)
 	})
+	r.count(sample) // before another call takes the slot, so that no more are counted than there were
 	if r.slots != nil {
 		<-r.slots
 	}
-	r.count(sample)
 	r.Progress.Ended.Add(1)
 	if sample.Failure != "" {
 		r.Progress.Failed.Add(1)

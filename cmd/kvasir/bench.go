@@ -138,6 +138,10 @@ func (b *bench) measure(ctx context.Context, rate float64) (*report.Result, erro
 			return nil, err
 		}
 	}
+	before, err := load.ReadTimings(ctx, b.client, o.pages)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-url: %w", err)
+	}
 	date := time.Now()
 	done := b.watch(l.Progress)
 	c, stopped := l.Run(ctx)
@@ -149,7 +153,14 @@ func (b *bench) measure(ctx context.Context, rate float64) (*report.Result, erro
 			about.Stopped = "interrupted"
 		}
 	}
-	return c.Result(about), nil
+	r := c.Result(about)
+	after, err := load.ReadTimings(context.WithoutCancel(ctx), b.client, o.pages)
+	if err != nil {
+		fmt.Fprintf(b.env.stderr, "kvasir bench: --metrics-url: %v; the result has nothing of it\n", err)
+		return r, nil
+	}
+	r.Spans = append(r.Spans, after.Since(before)...)
+	return r, nil
 }
 
 // about says of a run what was not measured.

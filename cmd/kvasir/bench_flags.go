@@ -84,6 +84,8 @@ results:
   --save-result             a JSON file with vLLM's keys; --result-dir DIR, --result-filename NAME
   --save-detailed           every call in it (memory grows with the run); --append-result
   --label TEXT, --metadata K=V …   kept in it
+  --metrics-url URL …       pages of metrics of the gateway and the engines, read before and after:
+                            the table then says what of the TTFT was theirs
   --csv FILE                the table's numbers
   --plot PREFIX             PREFIX-latency.svg, -calls.svg, -ttft.svg, -in-flight.svg
 
@@ -143,6 +145,7 @@ type benchOptions struct {
 	label        string
 	metadata     [][2]string
 	csv, plot    string
+	pages        words // of metrics
 
 	sweep      *report.Sweep
 	attainment float64
@@ -155,7 +158,7 @@ func (w *words) String() string     { return strings.Join(*w, " ") }
 func (w *words) Set(s string) error { *w = append(*w, s); return nil }
 
 // manyWords are the flags that take every word up to the next flag.
-var manyWords = []string{"goodput", "header", "metadata"}
+var manyWords = []string{"goodput", "header", "metadata", "metrics-url"}
 
 // oneEach repeats the name of a flag before each of its words.
 func oneEach(args []string) []string {
@@ -292,6 +295,7 @@ func (f *benchFlags) results() {
 	f.StringVar(&o.resultFile, "result-filename", "", "")
 	f.StringVar(&o.label, "label", "", "")
 	f.Var(&f.metadata, "metadata", "")
+	f.Var(&o.pages, "metrics-url", "")
 	f.StringVar(&o.csv, "csv", "", "")
 	f.StringVar(&o.plot, "plot", "", "")
 	f.StringVar(&f.sweep, "sweep", "", "")

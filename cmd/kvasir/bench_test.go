@@ -30,12 +30,13 @@ func TestBench_MeasuresTheDemo(t *testing.T) {
 	stdout, _, end := start(t, "demo", "--no-traffic", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--engines", "2")
 	defer end()
 	base := stdout.find(t, `OpenAI base URL +(http://\S+)/v1`)
+	admin := stdout.find(t, `admin +(http://\S+/metrics)`)
 	for _, backend := range []string{"openai", "openai-chat", "openai-responses", "anthropic"} {
 		dir := t.TempDir()
 		code, out, bad := benchOn(t, base, "--backend", backend, "--request-rate", "50", "--num-prompts", "25", "--random-input-len", "64", "--random-output-len", "5",
 			"--ignore-eos", "--goodput", "ttft:5000", "tpot:5000", "--save-detailed", "--result-dir", dir, "--result-filename", "r.json",
-			"--metadata", "card=none", "run=1", "--csv", filepath.Join(dir, "r.csv"), "--plot", filepath.Join(dir, "r"), "--lag-bound", "10s")
-		if code != 0 || !strings.Contains(out, "Successful requests:") || strings.Contains(out, "FAILURES") {
+			"--metadata", "card=none", "run=1", "--csv", filepath.Join(dir, "r.csv"), "--plot", filepath.Join(dir, "r"), "--lag-bound", "10s", "--metrics-url", admin)
+		if code != 0 || !strings.Contains(out, "kvasir_time_to_first_token_seconds (ms):") || !strings.Contains(out, "Successful requests:") || strings.Contains(out, "FAILURES") {
 			t.Errorf("%s: exit %d\n%s%s", backend, code, out, bad)
 			continue
 		}
