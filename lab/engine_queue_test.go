@@ -18,7 +18,7 @@ import (
 // nothing is cached. With one place it is an M/G/1 queue; with four, whose decodes don't
 // slow each other down, an M/G/4 queue, but that a call waits for the end of a step.
 func TestEngine_IsTheQueueOfTheClosedForms(t *testing.T) {
-	const calls, mean = 10_000, 20.0
+	const calls, mean = 5000, 20.0
 	for _, test := range []struct {
 		name    string
 		places  int
