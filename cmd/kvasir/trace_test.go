@@ -73,6 +73,10 @@ func TestTrace_Convert(t *testing.T) {
 			if code != 0 || out != "" || !strings.Contains(talk, "wrote") {
 				t.Fatalf("exit code %d, printed %q, said %q", code, out, talk)
 			}
+			b, err := os.ReadFile(to)
+			if packed := bytes.HasPrefix(b, []byte("\x28\xb5\x2f\xfd")); err != nil || packed != strings.HasSuffix(to, ".zst") {
+				t.Errorf("%s is compressed: %v (%v)", to, packed, err)
+			}
 			_, want, _ := callTrace(t, "head", "--raw", "-n", "100", traceData+file)
 			if _, got, _ := callTrace(t, "head", "-n", "100", to); got != want || len(want) < 200 {
 				t.Errorf("%s: the copy shows\n%s  want\n%s", file, got, want)
