@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -229,11 +230,15 @@ func BenchmarkMooncake(b *testing.B) {
 			}}}
 			b.ReportAllocs()
 			calls, events := 0.0, 0
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			for b.Loop() {
 				x := mustRun(b, s)
 				calls += float64(x.Calls)
 				events += x.Events
 			}
+			runtime.ReadMemStats(&after)
+			b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/calls, "B/call")
 			b.ReportMetric(calls/b.Elapsed().Seconds(), "calls/s")
 			b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
 		})
