@@ -88,13 +88,13 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 		bad("clock", *clock, "closed-loop or recorded")
 	}
 	for _, n := range []struct {
-		flag       string
-		value, min int
+		flag             string
+		value, min, most int
 	}{
-		{"replicas", *replicas, 1}, {"gateways", s.Gateways, 1}, {"seeds", o.seeds, 1}, {"jobs", o.jobs, 1},
+		{"replicas", *replicas, 1, 1 << 16}, {"gateways", s.Gateways, 1, 1 << 10}, {"seeds", o.seeds, 1, 1000}, {"jobs", o.jobs, 1, 1 << 10},
 	} {
-		if n.value < n.min || n.value > 1<<20 {
-			bad(n.flag, n.value, fmt.Sprintf("%d to %d", n.min, 1<<20))
+		if n.value < n.min || n.value > n.most {
+			bad(n.flag, n.value, fmt.Sprintf("%d to %d", n.min, n.most))
 		}
 	}
 	for _, d := range []struct {

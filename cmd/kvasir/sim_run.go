@@ -29,7 +29,7 @@ type simulator struct {
 
 // run does what the flags say.
 func (o *simOptions) run(ctx context.Context, env environment) error {
-	w, err := o.work.load(o.seed)
+	w, err := o.work.load(ctx, o.seed, o.seeds)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (s *simulator) one(ctx context.Context, p namedPolicy, rate float64, engine
 	if err != nil {
 		return nil, err
 	}
-	x.Workload = sim.SessionsConfig{Source: source, Clock: s.clock, Rate: rate}
+	x.Workload = sim.SessionsConfig{Source: interruptible(ctx, source), Clock: s.clock, Rate: rate}
 	var timeline *timelineFile
 	var calls *callsFile
 	if seed == 0 && p.name == s.policies[0].name {

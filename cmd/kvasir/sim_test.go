@@ -168,3 +168,12 @@ func TestSim_SaysWhatIsWrong(t *testing.T) {
 		t.Errorf("exit %d, %s", code, errs)
 	}
 }
+
+func TestSim_EndsWhenInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out, errs bytes.Buffer
+	if code := run(ctx, environment{stdout: &out, stderr: &errs, getenv: os.Getenv}, []string{"sim", "--trace", excerpt}); code != 1 || !strings.Contains(errs.String(), "interrupted") {
+		t.Errorf("exit %d: %s%s", code, out.String(), errs.String())
+	}
+}

@@ -123,7 +123,7 @@ func (c *traceCommand) open(name string, tally *trace.Tally) (*trace.Trace, erro
 	if err != nil {
 		return nil, err
 	}
-	t.Source = c.interruptible(t.Source)
+	t.Source = interruptible(c.ctx, t.Source)
 	return t, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"kvasir/client/workload"
 	"kvasir/client/workload/trace"
 )
 
@@ -99,6 +101,23 @@ func (t *traceFlags) open(name string, tally func(trace.Tally)) (*trace.Trace, e
 	}
 	tr.Source = t.change.Apply(tr.Source)
 	return tr, nil
+}
+
+// interruptible returns the source with an end, an error, when the command is interrupted.
+func interruptible(ctx context.Context, s workload.Source) workload.Source {
+	all := s.Sessions
+	s.Sessions = func(yield func(workload.Session, error) bool) {
+		for session, err := range all {
+			if ctx.Err() != nil {
+				yield(workload.Session{}, fmt.Errorf("%s: interrupted", s.Name))
+				return
+			}
+			if !yield(session, err) {
+				return
+			}
+		}
+	}
+	return s
 }
 
 // traceFile is a file on disk, decompressed if its first bytes are those of zstd or gzip.

@@ -7,26 +7,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"kvasir/client/workload"
 	"kvasir/client/workload/trace"
 )
-
-// interruptible returns the source with an end when the command is interrupted.
-func (c *traceCommand) interruptible(s workload.Source) workload.Source {
-	all := s.Sessions
-	s.Sessions = func(yield func(workload.Session, error) bool) {
-		for session, err := range all {
-			if stopped := c.ctx.Err(); stopped != nil {
-				yield(workload.Session{}, fmt.Errorf("%s: interrupted", s.Name))
-				return
-			}
-			if !yield(session, err) {
-				return
-			}
-		}
-	}
-	return s
-}
 
 // print writes a table for people.
 func (d *described) print(w io.Writer) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -115,12 +116,12 @@ type keptSessions struct {
 	err    error
 }
 
-// mostKept is how many calls and block hashes of one seed are kept in memory, so that runs
+// mostKept is how many calls and block hashes of all seeds are kept in memory, so that runs
 // need not read them again; a longer workload is read anew by every run.
-const mostKept = 4 << 20
+const mostKept = 16 << 20
 
-// load opens the workload and looks through it once.
-func (o *workloadOptions) load(seed uint64) (*loadedWorkload, error) {
+// load opens the workload and looks through it once. Runs will play it with so many seeds.
+func (o *workloadOptions) load(ctx context.Context, seed uint64, seeds int) (*loadedWorkload, error) {
 	w := &loadedWorkload{name: cmp.Or(o.spec, filepath.Base(o.trace))}
 	var tally trace.Tally
 	source, notes, err := o.open(seed, func(read trace.Tally) { tally = read })
@@ -129,7 +130,7 @@ func (o *workloadOptions) load(seed uint64) (*loadedWorkload, error) {
 	}
 	w.blockTokens, w.loop, w.notes = source.BlockTokens, source.Loop, notes
 	size := 0
-	for s, err := range source.Sessions {
+	for s, err := range interruptible(ctx, source).Sessions {
 		if err != nil {
 			return nil, err
 		}
@@ -150,7 +151,7 @@ func (o *workloadOptions) load(seed uint64) (*loadedWorkload, error) {
 		s, _, err := o.open(seed, nil)
 		return s, err
 	}
-	if w.open = read; size > mostKept {
+	if w.open = read; size > mostKept/seeds {
 		return w, nil
 	}
 	w.open = func(seed uint64) (workload.Source, error) {
