@@ -41,13 +41,15 @@ race: ## run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./...
 
 .PHONY: check
-check: ## format, vet, staticcheck, modernisers, go.mod, architecture
+check: ## format, vet, staticcheck, modernisers, go.mod, WebAssembly, architecture
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) fix -diff ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) mod tidy -diff
 	for module in tools $(TEST_MODULES); do (cd "$$module" && $(GO) mod tidy -diff); done
+	GOOS=js GOARCH=wasm $(GO) build -o /dev/null ./lab
+	GOOS=js GOARCH=wasm $(GO) build -o /dev/null ./sim
 	$(GO) test -run '^TestArchitecture' .
 
 # One line a target, "folder name": go test fuzzes one target of one package at a time.
@@ -69,6 +71,10 @@ bench: ## run the benchmarks of pick, relay and body (BENCH=. runs all), each CO
 bench-gateway: ## measure what the gateway costs beside ReverseProxy and nginx (ARGS=-quick)
 	bench/gateway/run $(ARGS)
 
+.PHONY: validate-engine
+validate-engine: ## set the engine model beside logs of real vLLM
+	@$(GO) test -count=1 -v -run '^TestEngine_MatchesRealVLLM$$' ./engine/validate
+
 .PHONY: soak
 soak: ## random faults on both sides against the invariants, for SOAK (10m)
 	cd test/endurance && $(GO) run ./soak -for $(SOAK)
@@ -80,6 +86,26 @@ flood: ## 2,000 streams with rude clients, for FLOOD (60s)
 .PHONY: kill
 kill: ## kill engines and the gateway under load
 	cd test/endurance && $(GO) run ./kill
+
+# The folder of the full traces (docs/traces.md says where they come from).
+KVASIR_TRACES ?= $(wildcard ../shared/traces)
+export KVASIR_TRACES
+
+SIM_MOONCAKE = .bin/kvasir sim --replicas 8 --model llama-3.1-8b --device h100 --policy all --slo-ttft 4s --slo-tpot 100ms
+
+.PHONY: sim-mooncake
+sim-mooncake: build ## all policies on both Mooncake traces: table, goodput, curves in artifacts/ (needs KVASIR_TRACES)
+	@if [ -z "$(KVASIR_TRACES)" ]; then echo "set KVASIR_TRACES to the folder of the traces, see docs/traces.md"; exit 1; fi
+	mkdir -p artifacts
+	for trace in conversation synthetic; do \
+		file="$(KVASIR_TRACES)/mooncake/$${trace}_trace.jsonl"; \
+		$(SIM_MOONCAKE) --trace "$$file" --seeds 3 --rate-scale 3; echo; \
+		$(SIM_MOONCAKE) --trace "$$file" --seeds 3 --goodput --svg "artifacts/goodput-$$trace.svg" --csv "artifacts/goodput-$$trace.csv"; echo; \
+	done
+
+.PHONY: validate-sim
+validate-sim: build ## one trace in real time and simulated, side by side (6 minutes)
+	cd test/validation && $(GO) run . -binary ../../.bin/kvasir $(ARGS)
 
 .PHONY: test-real
 test-real: ## install llama.cpp's server and uvicorn, put kvasir before them

@@ -62,6 +62,7 @@ var drawing = []room{
 	{"client/workload", pure, client},
 	{"client/arrival", pure, client},
 	{"client/load", live, client},
+	{"client/load/report", pure, client},
 
 	{"gateway/flow", pure, gateway},
 	{"gateway/admission", pure, gateway},
@@ -113,7 +114,7 @@ var guests = []struct {
 }
 
 // pickers are the rooms that may call a method named Pick.
-var pickers = []string{"gateway/flow", "selection/policy"}
+var pickers = []string{"gateway/flow", "selection/policy", "lab"}
 
 // allowed lists exceptions to purity.
 var allowed = []struct{ folder, path, reason string }{

@@ -47,20 +47,40 @@ func Names() []string {
 	return names
 }
 
-// Lookup returns the catalogue's profile of that name, the caller's own copy. The
-// error for an unknown name lists the known ones.
+// Lookup returns the catalogue's profile of that name, the caller's own copy. A name is
+// model/device: the model as in llama-3.1-8b, the device as in h100, or 4xh100 for four of
+// them that work as one (tensor parallelism). llama-3- stands for llama-3.1-, whose layers
+// are the same. The error for an unknown device lists those
+// that the model has a profile for, and for an unknown model every name.
 func Lookup(name string) (Profile, error) {
+	if rest, ok := strings.CutPrefix(name, "llama-3-"); ok {
+		name = "llama-3.1-" + rest
+	}
 	i, found := slices.BinarySearchFunc(catalog, name, func(e entry, name string) int {
 		return strings.Compare(e.Name, name)
 	})
 	if !found {
-		return Profile{}, fmt.Errorf("accelerator profile %q is unknown; allowed: %s",
-			name, strings.Join(Names(), ", "))
+		return Profile{}, unknown(name)
 	}
 	p := catalog[i].Profile
 	p.DenseTokens = slices.Clone(p.DenseTokens)
 	p.DenseMicros = slices.Clone(p.DenseMicros)
 	return p, nil
+}
+
+func unknown(name string) error {
+	model, device, _ := strings.Cut(name, "/")
+	var devices []string
+	for _, e := range catalog {
+		if m, d, _ := strings.Cut(e.Name, "/"); m == model {
+			devices = append(devices, d)
+		}
+	}
+	if devices != nil {
+		return fmt.Errorf("accelerator profile %q: device is %q; allowed for %s: %s",
+			name, device, model, strings.Join(devices, ", "))
+	}
+	return fmt.Errorf("accelerator profile %q is unknown; allowed: %s", name, strings.Join(Names(), ", "))
 }
 
 func mustRead(data []byte) []entry {

@@ -2,7 +2,10 @@ package accelerator
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +17,8 @@ func TestCatalog_HasTheStandardProfiles(t *testing.T) {
 		t.Errorf("names are not sorted: %v", names)
 	}
 	for _, name := range []string{
-		"llama-3.1-8b/h100-tp1", "llama-3.1-8b/a100-tp1", "llama-3.1-70b/h100-tp4", "qwen3-32b/h100-tp2",
-		"llama-3.1-8b/rtx-4090-tp1", "llama-3.1-8b/rtx-pro-6000-tp1",
+		"llama-3.1-8b/h100", "llama-3.1-8b/a100", "llama-3.1-70b/4xh100", "qwen3-32b/2xh100",
+		"llama-3.1-8b/rtx-4090", "llama-3.1-8b/rtx-pro-6000",
 	} {
 		if !slices.Contains(names, name) {
 			t.Errorf("%s is missing", name)
@@ -32,24 +35,100 @@ func TestCatalog_HasTheStandardProfiles(t *testing.T) {
 }
 
 func TestLookup_WhenUnknown_ListsWhatIsAllowed(t *testing.T) {
-	_, err := Lookup("llama-3.1-8b/h200-tp1")
-	if err == nil {
-		t.Fatal("no error")
+	for name, want := range map[string][]string{
+		"gpt-2/h100":        append(Names(), `"gpt-2/h100"`),
+		"":                  Names(),
+		"qwen3-32b/8xh100":  {`"8xh100"`, "qwen3-32b: 2xa100, 2xh100, 4xa100, 4xh100, a100, h100"},
+		"llama-3.1-70b":     {`""`, "llama-3.1-70b: 4xa100, 4xh100, 8xa100, 8xh100"},
+		"llama-3.1-8b/H100": {`"H100"`, "2xh100, a100, h100, rtx-4090"},
+	} {
+		_, err := Lookup(name)
+		if err == nil {
+			t.Errorf("%q is found", name)
+			continue
+		}
+		for _, w := range want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%q does not name %s", err, w)
+			}
+		}
 	}
-	for _, want := range append(Names(), `"llama-3.1-8b/h200-tp1"`) {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not name %s", err, want)
+}
+
+// A name says which model, which device, and how many of it.
+func TestCatalog_NamesFollowFromWhatTheProfileIsOf(t *testing.T) {
+	devices := map[string]string{
+		"H100 SXM 80 GB": "h100", "A100 SXM 80 GB": "a100",
+		"RTX 4090 24 GB": "rtx-4090", "RTX PRO 6000 96 GB": "rtx-pro-6000",
+	}
+	for _, e := range catalog {
+		_, model, _ := strings.Cut(strings.ToLower(e.Model), "/")
+		device := devices[e.Device]
+		if e.TensorParallel > 1 {
+			device = fmt.Sprintf("%dx%s", e.TensorParallel, device)
+		}
+		if want := model + "/" + device; e.Name != want {
+			t.Errorf("%q should be %q", e.Name, want)
+		}
+	}
+}
+
+// The catalogue has every set of coefficients that was fitted, unchanged.
+func TestCatalog_HasTheFittedCoefficients(t *testing.T) {
+	traces := os.Getenv("KVASIR_TRACES")
+	if traces == "" {
+		t.Skip("KVASIR_TRACES names no folder with engine-profiles/dense_model_coefficients.json")
+	}
+	data, err := os.ReadFile(filepath.Join(traces, "engine-profiles", "dense_model_coefficients.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fitted struct {
+		Rows []struct {
+			GPU      string     `json:"gpu"`
+			Model    string     `json:"model"`
+			Parallel int        `json:"tp"`
+			Tokens   []int      `json:"dense_tokens"`
+			Dense    []float64  `json:"dense_us"`
+			Decode   [3]float64 `json:"dec_attn"`
+			Prefill  [2]float64 `json:"pre_attn"`
+			Head     float64    `json:"head"`
+			Elem     [2]float64 `json:"elem"`
+			KVBytes  int64      `json:"kv_bytes_per_token"`
+			KVBlocks int        `json:"kv_blocks16_util092"`
+		} `json:"rows"`
+	}
+	if err := json.Unmarshal(data, &fitted); err != nil {
+		t.Fatal(err)
+	}
+	if len(fitted.Rows) != 14 {
+		t.Fatalf("%d sets, want 14", len(fitted.Rows))
+	}
+	for _, r := range fitted.Rows {
+		device := strings.TrimSuffix(r.GPU, "_sxm")
+		if r.Parallel > 1 {
+			device = fmt.Sprintf("%dx%s", r.Parallel, device)
+		}
+		p, err := Lookup(strings.ToLower(r.Model) + "/" + device)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if !slices.Equal(p.DenseTokens, r.Tokens) || !slices.Equal(p.DenseMicros, r.Dense) || p.HeadMicros != r.Head ||
+			p.Decode != (Decode{r.Decode[0], r.Decode[1], r.Decode[2]}) || p.PrefillMicros != r.Prefill[1] ||
+			p.Elementwise != (Linear{r.Elem[0], r.Elem[1]}) || p.KVBytesPerToken != r.KVBytes || p.KVBlocks != r.KVBlocks {
+			t.Errorf("%s: %+v, fitted %+v", p.Name, p, r)
 		}
 	}
 }
 
 func TestLookup_GivesACopy(t *testing.T) {
-	a, err := Lookup("llama-3.1-8b/h100-tp1")
+	a, err := Lookup("llama-3.1-8b/h100")
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.DenseMicros[0], a.DenseTokens[0] = 1, 100
-	b, err := Lookup("llama-3.1-8b/h100-tp1")
+	b, err := Lookup("llama-3.1-8b/h100")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +218,7 @@ func TestValidate_NamesFieldAndValue(t *testing.T) {
 		{"no parallelism", func(p *Profile) { p.TensorParallel = 0 }, "tensor_parallel is 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := Lookup("llama-3.1-8b/h100-tp1")
+			p, err := Lookup("llama-3.1-8b/h100")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -155,7 +234,7 @@ func TestRead_RefusesABadCatalogue(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, want string }{
 		"unknown field":     {`"head_us":`, `"heads_us":`, "heads_us"},
 		"undeclared source": {`"head_us": "head-bandwidth"`, `"head_us": "hearsay"`, "hearsay"},
-		"twice":             {`llama-3.1-8b/h100-tp2`, `llama-3.1-8b/h100-tp1`, "twice"},
+		"twice":             {`llama-3.1-8b/2xh100`, `llama-3.1-8b/h100`, "twice"},
 		"bad number":        {`"tensor_parallel": 1`, `"tensor_parallel": 0`, "tensor_parallel is 0"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,8 +7,6 @@ package accelerator
 import (
 	"slices"
 	"time"
-
-	"kvasir/internal/mono"
 )
 
 // BlockTokens is the size, in tokens, of the KV blocks that Profile.KVBlocks counts:
@@ -19,7 +17,7 @@ const BlockTokens = 16
 // the zero Profile is unusable, take one from Lookup or fill every field and call
 // Validate. It is read-only after that, and then safe for concurrent use.
 type Profile struct {
-	Name           string `json:"name"`   // kebab-case, model/device-parallelism
+	Name           string `json:"name"`   // kebab-case: model/device, or model/NxDevice where N work together
 	Model          string `json:"model"`  // as its publisher names it
 	Device         string `json:"device"` // one accelerator; TensorParallel of them work together
 	TensorParallel int    `json:"tensor_parallel"`
@@ -67,7 +65,7 @@ type Prefill struct {
 }
 
 // Step returns the time of one engine step on the device, without what the host adds
-// (see engine.Config.Overhead):
+// (see Profile.Cost), rounded down to whole nanoseconds:
 //
 //	dense(T) + e0 + e1·T + head + [B>0]·(d0 + d1·B + d2·K) + Σ a·c·(p + c/2)   µs
 //
@@ -78,27 +76,8 @@ type Prefill struct {
 // line fits. An empty batch takes no time. Step does not allocate, and its rounding is
 // the same on every platform.
 func (p *Profile) Step(b Batch) time.Duration {
-	if b.Tokens <= 0 {
-		return 0
-	}
-	// Every product is converted explicitly, which forbids fusing it with the addition
-	// beside it: a fused multiply-add rounds once instead of twice.
-	tokens := float64(b.Tokens)
-	us := p.dense(b.Tokens)
-	us += p.Elementwise.Base
-	us += float64(p.Elementwise.PerToken * tokens)
-	us += p.HeadMicros
-	if b.Decodes > 0 {
-		us += p.Decode.Base
-		us += float64(p.Decode.PerSequence * float64(b.Decodes))
-		us += float64(p.Decode.PerContextToken * float64(b.DecodeContext))
-	}
-	for _, f := range b.Prefills {
-		chunk := float64(f.Chunk)
-		pairs := float64(chunk * (float64(f.Context) + float64(chunk*0.5)))
-		us += float64(p.PrefillMicros * pairs)
-	}
-	return mono.FromSeconds(float64(us / 1e6))
+	c := p.Cost(0, 1)
+	return c.Step(b).Duration()
 }
 
 // dense interpolates the measured table at the given number of tokens.

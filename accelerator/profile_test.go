@@ -16,20 +16,20 @@ var workedMillis = []struct {
 	name string
 	want [7]float64
 }{
-	{"llama-3.1-8b/h100-tp1", [7]float64{6.41, 9.41, 17.94, 20.3, 42.1, 196.3, 1101.2}},
-	{"llama-3.1-8b/h100-tp2", [7]float64{4.01, 5.64, 10.23, 13.4, 26.5, 112.8, 614.9}},
-	{"qwen3-32b/h100-tp1", [7]float64{24.89, 29.97, 48.15, 86.1, 178.9, 814.6, 4517.2}},
-	{"qwen3-32b/h100-tp2", [7]float64{13.68, 16.81, 26.73, 51.2, 102.3, 454.4, 2451.0}},
-	{"qwen3-32b/h100-tp4", [7]float64{8.3, 10.4, 15.57, 31.1, 60.3, 256.5, 1351.0}},
-	{"llama-3.1-70b/h100-tp4", [7]float64{15.27, 18.62, 25.57, 63.9, 119.8, 524.3, 2503.6}},
-	{"llama-3.1-70b/h100-tp8", [7]float64{9.61, 11.61, 16.11, 41.7, 78.9, 304.4, 1444.2}},
-	{"llama-3.1-8b/a100-tp1", [7]float64{11.29, 16.97, 35.59, 60.2, 117.7, 553.4, 3499.9}},
-	{"llama-3.1-8b/a100-tp2", [7]float64{6.77, 9.94, 20.13, 38.9, 72.6, 321.1, 1982.1}},
-	{"qwen3-32b/a100-tp1", [7]float64{45.49, 56.24, 98.41, 244.5, 482.2, 2226.2, 13740.9}},
-	{"qwen3-32b/a100-tp2", [7]float64{25.29, 31.6, 55.07, 142.2, 265.8, 1211.0, 7370.4}},
-	{"qwen3-32b/a100-tp4", [7]float64{14.34, 18.35, 32.22, 90.4, 162.1, 691.1, 4121.1}},
-	{"llama-3.1-70b/a100-tp4", [7]float64{27.15, 34.9, 52.62, 174.1, 323.2, 1337.8, 7047.3}},
-	{"llama-3.1-70b/a100-tp8", [7]float64{16.84, 22.13, 32.08, 118.1, 212.2, 798.4, 4129.3}},
+	{"llama-3.1-8b/h100", [7]float64{6.41, 9.41, 17.94, 20.3, 42.1, 196.3, 1101.2}},
+	{"llama-3.1-8b/2xh100", [7]float64{4.01, 5.64, 10.23, 13.4, 26.5, 112.8, 614.9}},
+	{"qwen3-32b/h100", [7]float64{24.89, 29.97, 48.15, 86.1, 178.9, 814.6, 4517.2}},
+	{"qwen3-32b/2xh100", [7]float64{13.68, 16.81, 26.73, 51.2, 102.3, 454.4, 2451.0}},
+	{"qwen3-32b/4xh100", [7]float64{8.3, 10.4, 15.57, 31.1, 60.3, 256.5, 1351.0}},
+	{"llama-3.1-70b/4xh100", [7]float64{15.27, 18.62, 25.57, 63.9, 119.8, 524.3, 2503.6}},
+	{"llama-3.1-70b/8xh100", [7]float64{9.61, 11.61, 16.11, 41.7, 78.9, 304.4, 1444.2}},
+	{"llama-3.1-8b/a100", [7]float64{11.29, 16.97, 35.59, 60.2, 117.7, 553.4, 3499.9}},
+	{"llama-3.1-8b/2xa100", [7]float64{6.77, 9.94, 20.13, 38.9, 72.6, 321.1, 1982.1}},
+	{"qwen3-32b/a100", [7]float64{45.49, 56.24, 98.41, 244.5, 482.2, 2226.2, 13740.9}},
+	{"qwen3-32b/2xa100", [7]float64{25.29, 31.6, 55.07, 142.2, 265.8, 1211.0, 7370.4}},
+	{"qwen3-32b/4xa100", [7]float64{14.34, 18.35, 32.22, 90.4, 162.1, 691.1, 4121.1}},
+	{"llama-3.1-70b/4xa100", [7]float64{27.15, 34.9, 52.62, 174.1, 323.2, 1337.8, 7047.3}},
+	{"llama-3.1-70b/8xa100", [7]float64{16.84, 22.13, 32.08, 118.1, 212.2, 798.4, 4129.3}},
 }
 
 func decode(seqs, context int) Batch {
@@ -71,17 +71,21 @@ func TestStep_MatchesWorkedNumbers(t *testing.T) {
 	}
 }
 
-// The exact nanoseconds of a batch with every term: they must be the same on every
+// The exact femtoseconds of a batch with every term: they must be the same on every
 // platform, whether or not it fuses multiplications with additions.
 func TestStep_IsExact(t *testing.T) {
-	p, err := Lookup("llama-3.1-8b/h100-tp1")
+	p, err := Lookup("llama-3.1-8b/h100")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := Batch{Tokens: 3000, Decodes: 77, DecodeContext: 77 * 1003,
 		Prefills: []Prefill{{Chunk: 2000, Context: 333}, {Chunk: 923}}}
 	// dense: 37,400 + 35,428·952/2,048 µs between the points at 2,048 and 4,096 tokens.
-	if got, want := p.Step(b), time.Duration(64_132_905); got != want {
+	c := p.Cost(0, 1)
+	if got, want := c.Step(b), Femtoseconds(64_132_904_717_500); got != want {
+		t.Errorf("%d fs, want %d", got, want)
+	}
+	if got, want := p.Step(b), time.Duration(64_132_904); got != want {
 		t.Errorf("%d ns, want %d", got, want)
 	}
 }
@@ -177,7 +181,7 @@ func TestStep_DoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkStep(b *testing.B) {
-	p, err := Lookup("llama-3.1-8b/h100-tp1")
+	p, err := Lookup("llama-3.1-8b/h100")
 	if err != nil {
 		b.Fatal(err)
 	}

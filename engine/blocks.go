@@ -23,18 +23,21 @@ type kvPool struct {
 	tokens int       // a block
 	blocks []kvBlock // the last one is the free list's head and tail, not a block
 	free   int
+	gains  int64 // changes that may make room for a request: a block was freed or got a hash, or free ones lost theirs
 
 	// index has the oldest of the blocks with a hash. Two requests that compute the
 	// same block apart each keep their own copy.
-	index map[kvblock.Hash]blockID
+	index blockIndex
 
 	hits []blockID // of the latest lookup
+
+	host *kvPool // where hashed blocks go when they are taken; nil: they are lost
 }
 
 func (p *kvPool) init(blocks, blockTokens int) {
 	p.tokens = blockTokens
 	p.blocks = make([]kvBlock, blocks+1)
-	p.index = make(map[kvblock.Hash]blockID)
+	p.index.init(blocks)
 	p.blocks[blocks] = kvBlock{prev: blockID(blocks), next: blockID(blocks)}
 	for i := range blocks {
 		p.insertFree(blockID(i), blockID(blocks))
@@ -72,8 +75,8 @@ func (p *kvPool) lookup(r *request) []blockID {
 		if !ok {
 			break
 		}
-		id, ok := p.index[h]
-		if !ok {
+		id := p.index.at(p.find(h))
+		if id == none {
 			break
 		}
 		p.hits = append(p.hits, id)
@@ -84,8 +87,9 @@ func (p *kvPool) lookup(r *request) []blockID {
 // admit gives a request its cached blocks and blocks for the n tokens after them, or
 // nothing and false when its known tokens would not all fit. That is more than this
 // step may need; without it, requests admitted together in chunks would preempt one
-// another at once (vLLM: scheduler_reserve_full_isl).
-func (p *kvPool) admit(r *request, hits []blockID, n int) bool {
+// another at once (vLLM: scheduler_reserve_full_isl). The first loads of its own blocks are
+// copies of the host's, and can be found at once.
+func (p *kvPool) admit(r *request, hits []blockID, loads, n int) bool {
 	need := ceilDiv(r.known(), p.tokens) - len(hits)
 	for _, id := range hits {
 		if p.blocks[id].refs == 0 {
@@ -103,8 +107,13 @@ func (p *kvPool) admit(r *request, hits []blockID, n int) bool {
 	}
 	r.blocks = append(r.blocks, hits...)
 	r.hashed = len(hits)
-	r.computed = len(hits) * p.tokens
-	return p.extend(r, r.computed+n)
+	r.computed = (len(hits) + loads) * p.tokens
+	p.load(r, loads)
+	p.extend(r, r.computed+n)
+	if loads > 0 {
+		p.offer(r, r.computed)
+	}
+	return true
 }
 
 // extend gives the request blocks for so many tokens in all, or none and false when
@@ -124,15 +133,18 @@ func (p *kvPool) extend(r *request, tokens int) bool {
 func (p *kvPool) take() blockID {
 	id := p.blocks[p.end()].next
 	p.removeFree(id)
+	if b := &p.blocks[id]; b.hashed && p.host != nil {
+		p.host.store(b.hash)
+	}
 	p.forget(id)
 	p.blocks[id].refs = 1
 	return id
 }
 
-// offer puts the request's blocks that are full, the running step included, into the
-// prefix cache.
-func (p *kvPool) offer(r *request) {
-	for full := r.computed / p.tokens; r.hashed < full; r.hashed++ {
+// offer puts the request's blocks that so many computed tokens fill, those of the running
+// step included, into the prefix cache.
+func (p *kvPool) offer(r *request, computed int) {
+	for full := computed / p.tokens; r.hashed < full; r.hashed++ {
 		h, ok := r.hash(r.hashed)
 		if !ok {
 			return
@@ -159,15 +171,18 @@ func (p *kvPool) release(r *request) {
 	}
 	r.blocks = r.blocks[:0]
 	r.hashed = 0
+	p.gains++
 }
 
 // remember gives a block its hash.
 func (p *kvPool) remember(id blockID, h kvblock.Hash) {
+	p.gains++
 	b := &p.blocks[id]
 	b.hash, b.hashed = h, true
-	oldest, ok := p.index[h]
-	if !ok {
-		p.index[h] = id
+	slot := p.find(h)
+	oldest := p.index.at(slot)
+	if oldest == none {
+		p.index.set(slot, id)
 		b.older, b.newer = id, id
 		return
 	}
@@ -184,20 +199,23 @@ func (p *kvPool) forget(id blockID) {
 		return
 	}
 	b.hashed = false
+	slot := p.find(b.hash)
 	if b.newer == id {
-		delete(p.index, b.hash)
+		p.remove(slot)
 		return
 	}
 	p.blocks[b.older].newer = b.newer
 	p.blocks[b.newer].older = b.older
-	if p.index[b.hash] == id {
-		p.index[b.hash] = b.newer
+	if p.index.at(slot) == id {
+		p.index.set(slot, b.newer)
 	}
 }
 
 // forgetFree takes the hashes of all free blocks away. The order in which they are taken
-// stays.
+// stays. Where the oldest copy of a block was free, a lookup finds one in use from then on,
+// which takes no room.
 func (p *kvPool) forgetFree() {
+	p.gains++
 	for id := p.blocks[p.end()].next; id != p.end(); id = p.blocks[id].next {
 		p.forget(id)
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"testing"
 
 	"kvasir/internal/mono"
@@ -52,8 +51,8 @@ func TestPrefix_HitsAreWholeBlocksAndLeaveAToken(t *testing.T) {
 			cfg := small()
 			cfg.PrefixCaching = !c.cachingOff
 			e := mustNew(t, cfg)
-			serve(t, e, 0, chat.request("a", c.prompt, c.output, 4))
-			if got := serve(t, e, second, c.next.request("b", c.nextPrompt, 1, 4)); got != c.want {
+			serve(t, e, 0, chat.request('a', c.prompt, c.output, 4))
+			if got := serve(t, e, second, c.next.request('b', c.nextPrompt, 1, 4)); got != c.want {
 				t.Errorf("%d tokens cached, want %d", got, c.want)
 			}
 			queries := int64(c.prompt + c.nextPrompt)
@@ -74,7 +73,7 @@ func TestPrefix_IsSharedWithinAStep(t *testing.T) {
 	chat := text{family: 1, shared: 12}
 	for i := range 3 {
 		chat.own = i
-		mustSubmit(t, e, 0, chat.request(ID(fmt.Sprint(i)), 14, 1, 4))
+		mustSubmit(t, e, 0, chat.request(ID(i), 14, 1, 4))
 	}
 	step(t, e)
 	if e.batch.Tokens != 14+2+2 {
@@ -96,27 +95,27 @@ func TestEviction_LeastRecentlyUsedTailFirst(t *testing.T) {
 	c.NumBlocks = 10
 	a, b := text{family: 1, shared: 1000}, text{family: 2, shared: 1000}
 	x := text{family: 3, shared: 1000}
-	cachedOf := func(e *Engine, of text, id ID) int {
-		q := of.request(id, 17, 1, 4)
+	cachedOf := func(e *Engine, of text) int {
+		q := of.request(0, 17, 1, 4)
 		r := &request{Request: q}
 		return len(e.kv.lookup(r))
 	}
 	e := mustNew(t, c)
-	serve(t, e, 0, a.request("a", 16, 1, 4))
-	serve(t, e, second, b.request("b", 16, 1, 4))
+	serve(t, e, 0, a.request('a', 16, 1, 4))
+	serve(t, e, second, b.request('b', 16, 1, 4))
 	// 8 blocks are cached, 2 never were: those are used first.
-	serve(t, e, 2*second, x.request("x", 8, 1, 4))
-	if na, nb := cachedOf(e, a, "a"), cachedOf(e, b, "b"); na != 4 || nb != 4 {
+	serve(t, e, 2*second, x.request('x', 8, 1, 4))
+	if na, nb := cachedOf(e, a), cachedOf(e, b); na != 4 || nb != 4 {
 		t.Fatalf("a has %d blocks, b %d: blocks without content were not used first", na, nb)
 	}
-	serve(t, e, 3*second, a.request("a", 9, 1, 4)) // uses a's first two blocks again, and one more
-	if na, nb := cachedOf(e, a, "a"), cachedOf(e, b, "b"); na != 3 || nb != 4 {
+	serve(t, e, 3*second, a.request('a', 9, 1, 4)) // uses a's first two blocks again, and one more
+	if na, nb := cachedOf(e, a), cachedOf(e, b); na != 3 || nb != 4 {
 		t.Fatalf("a has %d blocks, b %d, want 3 (its tail was the oldest), 4", na, nb)
 	}
 	// The block that a's ninth token used is free and without a hash. After it the
 	// oldest are a's third block (not touched since its first use), b's tail, …
-	serve(t, e, 4*second, text{family: 4, shared: 1000}.request("y", 12, 1, 4))
-	if na, nb := cachedOf(e, a, "a"), cachedOf(e, b, "b"); na != 2 || nb != 3 {
+	serve(t, e, 4*second, text{family: 4, shared: 1000}.request('y', 12, 1, 4))
+	if na, nb := cachedOf(e, a), cachedOf(e, b); na != 2 || nb != 3 {
 		t.Fatalf("a has %d blocks, b %d, want 2 (touched later), 3", na, nb)
 	}
 }
@@ -127,17 +126,17 @@ func TestEviction_LeavesSharedBlocksInUse(t *testing.T) {
 	c.NumBlocks = 8
 	e := mustNew(t, c)
 	chat := text{family: 1, shared: 8}
-	mustSubmit(t, e, 0, chat.request("a", 9, 12, 4))
+	mustSubmit(t, e, 0, chat.request('a', 9, 12, 4))
 	step(t, e)
 	step(t, e)
 	chat.own = 1
-	mustSubmit(t, e, e.advanced, chat.request("b", 10, 1, 4))
+	mustSubmit(t, e, e.advanced, chat.request('b', 10, 1, 4))
 	step(t, e)
 	step(t, e) // b ended; the shared blocks are still a's
 	audit(t, e)
-	shared := e.running[0].blocks[:2]
+	shared := e.running.head.blocks[:2]
 	for i := range 3 {
-		mustSubmit(t, e, e.advanced, text{family: 5 + i}.request(ID(fmt.Sprint("x", i)), 12, 1, 4))
+		mustSubmit(t, e, e.advanced, text{family: 5 + i}.request(ID('x'+i), 12, 1, 4))
 		step(t, e)
 		audit(t, e)
 		for _, id := range shared {
@@ -161,13 +160,13 @@ func TestDuplicates_HashIsFoundUntilItsLastCopyGoes(t *testing.T) {
 		ids = append(ids, id)
 	}
 	for i, id := range []blockID{ids[1], ids[0], ids[2]} {
-		if _, ok := p.index[42]; !ok {
+		if p.index.at(p.find(42)) == none {
 			t.Fatalf("after %d copies went the hash is gone", i)
 		}
 		p.forget(id)
 	}
-	if len(p.index) != 0 {
-		t.Errorf("index keeps %v", p.index)
+	if id := p.index.at(p.find(42)); id != none {
+		t.Errorf("the index keeps block %d", id)
 	}
 }
 
@@ -175,8 +174,8 @@ func TestPreempted_LookupIsNotCountedTwice(t *testing.T) {
 	c := small()
 	c.NumBlocks = 5
 	e := mustNew(t, c)
-	mustSubmit(t, e, 0, text{family: 1, own: 1}.request("a", 8, 8, 4))
-	mustSubmit(t, e, 1, text{family: 2, own: 2}.request("b", 7, 8, 4))
+	mustSubmit(t, e, 0, text{family: 1, own: 1}.request('a', 8, 8, 4))
+	mustSubmit(t, e, 1, text{family: 2, own: 2}.request('b', 7, 8, 4))
 	drain(e)
 	s := e.Stats()
 	if s.Preemptions == 0 {

@@ -3,10 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
-	"strings"
-	"time"
 
 	"kvasir/internal/mono"
 )
@@ -34,22 +31,33 @@ const (
 // no part of it.
 func (c command) compare(d command) int {
 	return cmp.Or(cmp.Compare(c.at, d.at), cmp.Compare(c.kind, d.kind),
-		strings.Compare(string(c.id()), string(d.id())), cmp.Compare(c.pace, d.pace))
+		cmp.Compare(c.id(), d.id()), cmp.Compare(c.pace, d.pace))
 }
 
-// id returns the request's, "" where there is none.
+// id returns the request's, 0 where there is none.
 func (c command) id() ID {
 	if c.req == nil {
-		return ""
+		return 0
 	}
 	return c.req.ID
 }
 
 // post queues a command in its place. Commands mostly come in the order of their
-// instants, so the place is at or near the end.
+// instants, so the place is at or near the end. A span ends with the step in which the
+// first command comes.
 func (e *Engine) post(c command) {
 	i, _ := slices.BinarySearchFunc(e.inbox, c, command.compare)
 	e.inbox = slices.Insert(e.inbox, i, c)
+	if e.busy {
+		e.cut()
+	}
+}
+
+// cut shortens the running span to the step that runs when the first command comes.
+func (e *Engine) cut() {
+	if len(e.inbox) > 0 && e.span.steps > 1 {
+		e.span.steps = min(e.span.steps, e.span.ended(e.inbox[0].at)+1)
+	}
 }
 
 // stamp returns the instant of a command given at now: the latest Advance's where that
@@ -60,9 +68,9 @@ func (e *Engine) stamp(now mono.Time) mono.Time { return min(max(now, e.advanced
 const MaxPace = 1e4
 
 // Throttle makes every step that starts later than now take pace times as long as the
-// profile says: 1 is the profile's own time, 2 half the speed. It panics when pace is not
-// above 0 and at most MaxPace. Of two at one instant the greater counts. An instant before
-// the latest Advance counts as that one.
+// profile says, but never more than accelerator.MaxStep: 1 is the profile's own time, 2 half
+// the speed. It panics when pace is not above 0 and at most MaxPace. Of two at one instant
+// the greater counts. An instant before the latest Advance counts as that one.
 func (e *Engine) Throttle(now mono.Time, pace float64) {
 	if !(pace > 0 && pace <= MaxPace) {
 		panic(fmt.Sprintf("engine: pace is %v; allowed: above 0, at most %g", pace, float64(MaxPace)))
@@ -93,7 +101,7 @@ func (e *Engine) fold(at mono.Time) {
 			// The request may have ended by itself in the meantime; see finish.
 			e.drop(c.req)
 		case throttle:
-			e.pace = c.pace
+			e.setPace(c.pace)
 		case sleep:
 			e.asleep = true
 			e.kv.forgetFree()
@@ -102,12 +110,4 @@ func (e *Engine) fold(at mono.Time) {
 		}
 	}
 	e.inbox = slices.Delete(e.inbox, 0, n)
-}
-
-// stretch returns how long a step takes whose work takes d, at least a nanosecond.
-func (e *Engine) stretch(d time.Duration) time.Duration {
-	if e.pace != 1 {
-		d = time.Duration(math.Ceil(float64(d) * e.pace))
-	}
-	return max(d, 1)
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -16,23 +15,23 @@ func TestOutput_TellsWhenTheRequestWasQueuedAndScheduled(t *testing.T) {
 	c := small()
 	c.MaxSeqs = 1
 	e := mustNew(t, c)
-	mustSubmit(t, e, 0, plain("a", 3, 2))
-	mustSubmit(t, e, 700, plain("b", 2, 1))
+	mustSubmit(t, e, 0, plain('a', 3, 2))
+	mustSubmit(t, e, 700, plain('b', 2, 1))
 	out := drain(e)
 	prefill, decode := 1002*microsecond, 1000*microsecond
 	if a := out[0]; a.Queued != 1 || a.Scheduled != 1 || a.At != 1+prefill {
 		t.Errorf("a: %+v", a)
 	}
 	// b takes effect at the end of a's prefill and is scheduled when a has ended.
-	if b := out[2]; b.ID != "b" || b.Queued != 1+prefill || b.Scheduled != 1+prefill+decode {
+	if b := out[2]; b.ID != 'b' || b.Queued != 1+prefill || b.Scheduled != 1+prefill+decode {
 		t.Errorf("b: %+v", b)
 	}
 
 	c = small()
 	c.NumBlocks, c.PrefixCaching = 4, false
 	e = mustNew(t, c)
-	mustSubmit(t, e, 0, plain("a", 8, 4))
-	mustSubmit(t, e, 0, plain("b", 7, 6))
+	mustSubmit(t, e, 0, plain('a', 8, 4))
+	mustSubmit(t, e, 0, plain('b', 7, 6))
 	for _, o := range drain(e) {
 		if o.Queued != 1 || o.Scheduled != 1 {
 			t.Errorf("with %d preemptions: %+v", e.Stats().Preemptions, o)
@@ -48,8 +47,8 @@ func TestPreempt_RecomputesPromptAndAnswer(t *testing.T) {
 	c := small()
 	c.NumBlocks, c.PrefixCaching = 4, false
 	e := mustNew(t, c)
-	mustSubmit(t, e, 0, plain("a", 8, 4))
-	mustSubmit(t, e, 0, plain("b", 7, 6))
+	mustSubmit(t, e, 0, plain('a', 8, 4))
+	mustSubmit(t, e, 0, plain('b', 7, 6))
 	for e.counters.Preemptions == 0 {
 		step(t, e)
 	}
@@ -97,7 +96,7 @@ func TestLaw_TheOldestGoesOn(t *testing.T) {
 func TestThrottle_StretchesTheStepsThatStartLater(t *testing.T) {
 	for _, both := range [][2]float64{{3, 2}, {2, 3}} { // at one instant the greater counts
 		e := mustNew(t, small())
-		mustSubmit(t, e, 0, plain("a", 1, 4))
+		mustSubmit(t, e, 0, plain('a', 1, 4))
 		step(t, e) // starts the first step, at 1
 		for _, pace := range both {
 			e.Throttle(5, pace) // in its middle
@@ -123,39 +122,33 @@ func TestThrottle_StretchesTheStepsThatStartLater(t *testing.T) {
 			e.Throttle(0, pace)
 		}()
 	}
-	if d := e.stretch(0); d != 1 {
-		t.Errorf("a step of no work takes %v", d)
-	}
-	if e.pace = 1.5; e.stretch(time.Nanosecond) != 2 {
-		t.Errorf("%v", e.stretch(time.Nanosecond))
-	}
 }
 
 func TestSleep_StopsUntilWakeAndForgetsWhatIsCached(t *testing.T) {
 	e := mustNew(t, small())
 	x := text{family: 1, shared: 1000}
-	mustSubmit(t, e, 0, x.request("a", 16, 1, 4))
+	mustSubmit(t, e, 0, x.request('a', 16, 1, 4))
 	drain(e)
 	const later = 10_000_000
-	mustSubmit(t, e, later, plain("b", 4, 3))
+	mustSubmit(t, e, later, plain('b', 4, 3))
 	step(t, e)
 	e.Sleep(later + 5) // b's prefill runs: it ends, nothing starts after it
-	mustSubmit(t, e, later+6, x.request("c", 16, 1, 4))
+	mustSubmit(t, e, later+6, x.request('c', 16, 1, 4))
 	out := drain(e)
-	if len(out) != 1 || out[0].ID != "b" {
+	if len(out) != 1 || out[0].ID != 'b' {
 		t.Errorf("asleep: %v", out)
 	}
 	audit(t, e)
 	if s := e.Stats(); s.Running != 1 || s.Waiting != 1 {
 		t.Errorf("asleep: %+v", s)
 	}
-	e.Abort(2*later, "b")
+	e.Abort(2*later, 'b')
 	if out := drain(e); len(out) != 0 || e.Stats().Running != 0 || e.kv.free != 64 {
 		t.Errorf("an abort asleep: %v, %+v", out, e.Stats())
 	}
 	e.Wake(3 * later)
 	out = drain(e)
-	if len(out) != 1 || out[0].ID != "c" || out[0].Cached != 0 || out[0].Scheduled != 3*later+1 {
+	if len(out) != 1 || out[0].ID != 'c' || out[0].Cached != 0 || out[0].Scheduled != 3*later+1 {
 		t.Errorf("awake: %+v", out)
 	}
 	audit(t, e)
@@ -163,7 +156,7 @@ func TestSleep_StopsUntilWakeAndForgetsWhatIsCached(t *testing.T) {
 
 func TestSleep_AndWakeAtOneInstant_Wakes(t *testing.T) {
 	e := mustNew(t, small())
-	mustSubmit(t, e, 0, plain("a", 1, 1))
+	mustSubmit(t, e, 0, plain('a', 1, 1))
 	e.Wake(0)
 	e.Sleep(0)
 	if out := drain(e); len(out) != 1 {

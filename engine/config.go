@@ -29,12 +29,15 @@ type Config struct {
 	MaxModelLen      int // most tokens of prompt and answer together (max_model_len)
 	MaxRequests      int // most requests held, running and waiting; Submit refuses further ones
 
+	Batching Batching // how requests come together in a batch; the zero value is Continuous
+
 	// ChunkedPrefill lets a prompt be computed over several steps, each filling what
 	// the decodes leave of the budget. Without it a prompt is computed whole in one
 	// step: it waits until the step has budget for all of it, and a prompt longer than
 	// the whole budget is taken as the only prefill of its step, beside the decodes,
 	// exceeding the budget. vLLM refuses to start in that last case: without chunked
-	// prefill it wants max_num_batched_tokens to be at least max_model_len.
+	// prefill it wants max_num_batched_tokens to be at least max_model_len. Static batches
+	// have none.
 	ChunkedPrefill bool
 
 	// PrefixCaching keeps the blocks of ended requests until their space is needed, and
@@ -42,6 +45,45 @@ type Config struct {
 	PrefixCaching bool
 
 	Overhead time.Duration // added to every step's time on the device
+
+	Host HostTier // KV blocks in the host's memory; the zero value is none
+
+	Speculation Speculation // speculative decoding; the zero value is none
+
+	// EveryToken asks for an Output of every step that has a token for a request, as a
+	// server that streams needs. Without it a request has its first and its last output
+	// alone, Gaps has the times between those left out, and many steps cost no more than
+	// one.
+	EveryToken bool
+}
+
+// Batching is how requests come together in a batch.
+type Batching uint8
+
+// The ways.
+const (
+	// Continuous decides anew in every step: what has ended leaves, what waits comes in as
+	// far as budget, places and blocks allow (Orca, OSDI 2022; vLLM).
+	Continuous Batching = iota
+
+	// Static forms a batch only when the one before has ended as a whole: of what waits
+	// then, first come first served, as many as have place, blocks and, for their whole
+	// prompts, budget in one step. The places of those that end early stay empty, and who
+	// is preempted waits for another batch. It is how engines batched before Orca (the
+	// article's section 7.1); unlike theirs, a step costs nothing for an empty place.
+	Static
+	batchings // how many there are
+)
+
+// String returns the way's name.
+func (b Batching) String() string {
+	switch b {
+	case Continuous:
+		return "continuous"
+	case Static:
+		return "static"
+	}
+	return fmt.Sprintf("Batching(%d)", uint8(b))
 }
 
 // Defaults returns the configuration with which vLLM serves the profile's model on
@@ -104,6 +146,14 @@ func (c *Config) Validate() error {
 		bad("MaxSeqs", c.MaxSeqs, fmt.Sprintf("at most MaxBatchedTokens, %d: every running request takes a token a step",
 			c.MaxBatchedTokens))
 	}
+	switch {
+	case c.Batching >= batchings:
+		bad("Batching", c.Batching, "Continuous or Static")
+	case c.Batching == Static && c.ChunkedPrefill:
+		bad("ChunkedPrefill", true, "false where Batching is static: a batch's prompts are computed whole")
+	}
+	c.Host.validate(c, bad)
+	c.Speculation.validate(c, bad)
 	if c.Overhead < 0 || c.Overhead > maxOverhead {
 		bad("Overhead", c.Overhead, fmt.Sprintf("0 to %v", maxOverhead))
 	}

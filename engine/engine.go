@@ -1,18 +1,22 @@
 // Package engine is layer 4 (the inference engine), pure: one replica as vLLM's V1
-// scheduler runs it. Requests are batched continuously; a step has a token budget that
-// running requests use first, one token a decode, and waiting ones afterwards, first
-// come first served; prompts may be computed in chunks; KV blocks are shared by prefix
-// and evicted least recently used first; when no block is free the youngest running
-// request is preempted and computed again later. How long a step takes is layer 5's
-// answer. The tokens' content does not exist here: an answer has a length.
+// scheduler runs it. Requests are batched continuously (or, as before Orca, statically); a
+// step has a token budget that running requests use first, one token a decode, and waiting
+// ones afterwards, first come first served; prompts may be computed in chunks; KV blocks
+// are shared by prefix and evicted least recently used first; when no block is free the
+// youngest running request is preempted and computed again later. How long a step takes is
+// layer 5's answer. The tokens' content does not exist here: an answer has a length.
 //
 // A request that fits into the blocks alone always ends: the oldest running one gets a
 // token at least in every step and is never preempted.
 //
 // Sources: vllm-project/vllm v0.28, vllm/v1/core/{sched/scheduler,kv_cache_manager,
-// block_pool}.py. Left out: priorities, LoRA, speculative decoding, KV connectors, and
-// asynchronous scheduling, which prepares a step while the one before it runs (its
-// gain is in Config.Overhead).
+// block_pool}.py. Left out: priorities, LoRA, KV connectors, and asynchronous scheduling,
+// which prepares a step while the one before it runs (its gain is in Config.Overhead).
+//
+// Steps in which nothing but decoding happens are not computed one by one: such a span has
+// a closed form, because times are whole femtoseconds and a step's time is linear in the
+// decode context. What comes out is the same to the last bit (see the differential tests).
+// With speculative decoding every step is computed: how far each decode comes is drawn.
 //
 // The driver owns the clock. It calls Submit and Abort with the instant at which they
 // happen, and Advance at Next or whenever it likes; what comes out depends on the
@@ -21,6 +25,7 @@ package engine
 
 import (
 	"fmt"
+	"time"
 
 	"kvasir/accelerator"
 	"kvasir/internal/mono"
@@ -29,22 +34,43 @@ import (
 // Engine is one replica. It is not safe for concurrent use.
 type Engine struct {
 	cfg Config
+	// At the pace of the latest Throttle: what a step costs, and what one that drafts does.
+	cost, draftCost accelerator.Cost
 
-	live    map[ID]*request // every request held, whatever its phase
-	inbox   []command       // commands that have not taken effect, in the order in which they will
-	waiting queue
-	running []*request // in the order of their admission
-	kv      kvPool
-	spare   []*request // ended ones, for reuse
+	live     map[ID]*request // every request held, whatever its phase
+	inbox    []command       // commands that have not taken effect, in the order in which they will
+	waiting  queue
+	running  queue // in the order of their admission
+	admitted int64 // how many were so far
+	kv       kvPool
+	loads    int                      // blocks that are loaded from the host for the running step
+	loadTime accelerator.Femtoseconds // of one
+	spare    []*request               // ended ones, for reuse
+
+	// Of those that run, all decode but the ones admitted to this step, and but the last,
+	// which may be in the middle of its prefill: a budget that did not do for one did for
+	// all before it, and every decode gets its token.
+	agenda  agenda
+	decodes int        // how many decode
+	drafted int        // tokens that were drafted for them in this step
+	lead    int64      // the sum of their known tokens, less the step's number each
+	filling []*request // those that compute more than a decode's token in this step
+	partial *request   // of those of the step before, the one whose prefill goes on
+
+	stuck      *request // the waiting head that did not fit …
+	stuckGains int64    // … when so many blocks had been freed or filled
 
 	busy     bool // a step is running
 	asleep   bool
-	pace     float64 // a step takes so many times as long
-	end      mono.Time
+	step     int64         // steps that have ended
+	span     span          // the running step and those that will follow it unchanged
+	last     instant       // end of the latest step
+	pause    time.Duration // between that and the running span's start
 	batch    accelerator.Batch
 	advanced mono.Time // latest Advance
 
 	outputs  []Output
+	gaps     []Gap
 	counters Stats
 	shown    Stats
 }
@@ -55,10 +81,19 @@ func New(c Config) (*Engine, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: c, live: make(map[ID]*request), advanced: -1 << 63, pace: 1}
+	e := &Engine{cfg: c, live: make(map[ID]*request), advanced: -1 << 63}
+	e.setPace(1)
 	e.kv.init(c.NumBlocks, c.BlockTokens)
+	e.kv.behind(c.Host.Blocks)
+	e.loadTime = e.cfg.loadTime()
 	e.publish()
 	return e, nil
+}
+
+// setPace takes the costs of steps that take so many times as long as the profile says.
+func (e *Engine) setPace(pace float64) {
+	e.cost = e.cfg.Profile.Cost(e.cfg.Overhead, pace)
+	e.draftCost = e.cfg.Profile.Cost(e.cfg.Overhead+e.cfg.Speculation.Overhead, pace)
 }
 
 // Submit hands the engine a request at the instant now, which must not be before the
@@ -106,12 +141,13 @@ func (e *Engine) Abort(now mono.Time, id ID) {
 	e.post(command{at: e.stamp(now), kind: abort, req: r})
 }
 
-// Next returns the instant at which Advance has something to do: the running step's
-// end, or, when idle, the nanosecond after the first queued command. It returns false
-// when there is nothing to wait for.
+// Next returns the instant at which Advance has something to tell or to begin: the end of
+// the running step, or of the last one of those that will follow it unchanged; or, when
+// idle, the nanosecond after the first queued command. It returns false when there is
+// nothing to wait for. A command may bring it forward.
 func (e *Engine) Next() (mono.Time, bool) {
 	if e.busy {
-		return e.end, true
+		return e.span.end(e.span.steps).at, true
 	}
 	if len(e.inbox) > 0 {
 		return e.inbox[0].at + 1, true
@@ -125,17 +161,41 @@ func (e *Engine) Next() (mono.Time, bool) {
 // caller learns of it; an instant before the latest Advance does nothing.
 func (e *Engine) Advance(now mono.Time) []Output {
 	clear(e.outputs)
-	e.outputs = e.outputs[:0]
+	e.outputs, e.gaps = e.outputs[:0], e.gaps[:0]
 	e.advanced = max(e.advanced, now)
 	for {
 		at, ok := e.Next()
 		if !ok || at > now {
-			return e.outputs
+			break
 		}
+		start := instant{at: at}
 		if e.busy {
-			e.endStep()
+			e.endSpan()
+			start = e.last
 		}
 		e.fold(at)
-		e.startStep(at)
+		e.startStep(start)
 	}
+	if e.busy {
+		if n := e.span.ended(now); n > 0 {
+			e.pass(n)
+			e.publish()
+		}
+	}
+	return e.outputs
+}
+
+// Gaps returns the times between outputs, over all requests, of the steps that the latest
+// Advance ended; nothing where Config.EveryToken is set, because the outputs tell it then.
+// The slice is valid until the next Advance.
+func (e *Engine) Gaps() []Gap { return e.gaps }
+
+// Generated returns how many tokens of its answer a request has by the latest Advance; 0 if
+// the engine does not hold it.
+func (e *Engine) Generated(id ID) int {
+	r := e.live[id]
+	if r == nil {
+		return 0
+	}
+	return e.generated(r)
 }

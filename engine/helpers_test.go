@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 
 	"kvasir/accelerator"
@@ -22,7 +23,7 @@ func plainProfile() accelerator.Profile {
 // small is an engine of 64 blocks of 4 tokens.
 func small() Config {
 	c := Defaults(plainProfile())
-	c.BlockTokens, c.Overhead = 4, 0
+	c.BlockTokens, c.Overhead, c.EveryToken = 4, 0, true
 	return c
 }
 
@@ -75,6 +76,18 @@ func (x text) token(i int) uint64 {
 	return uint64(x.own+1)<<48 | uint64(i)
 }
 
+// Names that are longer than a letter.
+const (
+	held ID = 1001 + iota
+	warm
+	runs
+	blocked
+	never
+	nobody
+	whole
+	more
+)
+
 // request makes a Request with the hashes of all blocks of the text.
 func (x text) request(id ID, prompt, output, blockTokens int) Request {
 	q := Request{ID: id, PromptTokens: prompt, OutputTokens: output}
@@ -115,18 +128,58 @@ func auditRequests(t testing.TB, e *Engine) {
 	inQueue := 0
 	for r, prev := e.waiting.head, (*request)(nil); r != nil; prev, r = r, r.next {
 		if r.phase != waiting || r.prev != prev || len(r.blocks) != 0 || r.computed != 0 || e.live[r.ID] != r {
-			t.Fatalf("waiting request %q is damaged: %+v", r.ID, r)
+			t.Fatalf("waiting request %d is damaged: %+v", r.ID, r)
 		}
 		inQueue++
 	}
 	if inQueue != e.waiting.n {
 		t.Fatalf("%d requests wait, counted %d", inQueue, e.waiting.n)
 	}
-	for _, r := range e.running {
-		if r.phase != running || e.live[r.ID] != r || r.computed > r.known() ||
-			len(r.blocks) != ceilDiv(r.computed, e.cfg.BlockTokens) || r.hashed > r.computed/e.cfg.BlockTokens {
-			t.Fatalf("running request %q is damaged: %+v", r.ID, r)
+	decodes, lead, drafted, others := 0, int64(0), 0, 0
+	for r := e.running.head; r != nil; r = r.next {
+		known, computed := r.PromptTokens+e.generated(r), r.computed
+		spare := 0 // tokens that were drafted and rejected leave their room
+		switch {
+		case r.phase == decoding:
+			decodes++
+			lead += r.lead
+			computed = known
+			if !e.busy {
+				computed--
+			}
+			if e.speculates() {
+				if r.place != 0 || r.drafted > e.cfg.Speculation.Drafted || r.drafted > 0 && !e.busy {
+					t.Fatalf("decoding request %d is damaged: %+v", r.ID, r)
+				}
+				drafted += r.drafted
+				spare = e.cfg.Speculation.Drafted
+				break
+			}
+			if r.place < 1 || r.place > len(e.agenda) || e.agenda[r.place-1] != r || r.due < atStart(e.step) {
+				t.Fatalf("decoding request %d is not in the agenda: %+v", r.ID, r)
+			}
+		case r.phase != filling:
+			t.Fatalf("running request %d is in phase %d", r.ID, r.phase)
+		case e.busy && !slices.Contains(e.filling, r) || !e.busy && r != e.partial:
+			t.Fatalf("request %d neither decodes nor computes its prompt", r.ID)
+		default:
+			others++
 		}
+		if e.live[r.ID] != r || computed > known || r.next != nil && r.next.order <= r.order ||
+			len(r.blocks) < ceilDiv(computed+r.drafted, e.cfg.BlockTokens) ||
+			len(r.blocks) > ceilDiv(computed+spare, e.cfg.BlockTokens) || r.hashed > computed/e.cfg.BlockTokens {
+			t.Fatalf("running request %d is damaged: %+v", r.ID, r)
+		}
+	}
+	due := decodes
+	if e.speculates() {
+		due = 0
+	}
+	if decodes != e.decodes || due != len(e.agenda) || lead != e.lead || drafted != e.drafted || decodes+others != e.running.n {
+		t.Fatalf("%d decode, counted %d, in the agenda %d, others %d of %d", decodes, e.decodes, len(e.agenda), others, e.running.n)
+	}
+	if others > 1 && !e.busy {
+		t.Fatalf("%d requests are in the middle of their prefill", others)
 	}
 	toCome := 0
 	for i, c := range e.inbox {
@@ -137,28 +190,40 @@ func auditRequests(t testing.TB, e *Engine) {
 			toCome++
 		}
 	}
-	if n := inQueue + len(e.running) + toCome; n != len(e.live) {
+	if n := inQueue + e.running.n + toCome; n != len(e.live) {
 		t.Fatalf("%d requests are held, %d found", len(e.live), n)
 	}
 	for _, r := range e.spare {
-		if r.ID != "" || r.Blocks != nil || len(r.blocks) != 0 {
+		if r.ID != 0 || r.Blocks != nil || len(r.blocks) != 0 {
 			t.Fatalf("spare request keeps %+v", r)
 		}
 	}
 }
 
-// auditBlocks: every block is used by as many requests as it counts, or free once; the
-// index has every hashed block, and no other, in the ring of its hash.
+// auditBlocks: every block is used by as many requests as it counts, those of the host by
+// none.
 func auditBlocks(t testing.TB, e *Engine) {
 	t.Helper()
-	p := &e.kv
-	n := len(p.blocks) - 1
-	refs := make([]int32, n)
-	for _, r := range e.running {
+	refs := make([]int32, e.cfg.NumBlocks)
+	for r := e.running.head; r != nil; r = r.next {
 		for _, id := range r.blocks {
 			refs[id]++
 		}
 	}
+	hashed := auditPool(t, &e.kv, refs)
+	if !e.cfg.PrefixCaching && hashed > 0 {
+		t.Fatalf("%d blocks are cached without prefix caching", hashed)
+	}
+	if e.kv.host != nil {
+		auditPool(t, e.kv.host, make([]int32, e.cfg.Host.Blocks))
+	}
+}
+
+// auditPool: every block is used as often as refs says, or free once; the index has every
+// hashed block, and no other, in the ring of its hash.
+func auditPool(t testing.TB, p *kvPool, refs []int32) (hashed int) {
+	t.Helper()
+	n := len(p.blocks) - 1
 	free := make([]bool, n)
 	count := 0
 	for id := p.blocks[p.end()].next; id != p.end(); id = p.blocks[id].next {
@@ -174,7 +239,6 @@ func auditBlocks(t testing.TB, e *Engine) {
 	if count != p.free {
 		t.Fatalf("%d blocks are free, counted %d", count, p.free)
 	}
-	hashed := 0
 	for i := range n {
 		b := &p.blocks[i]
 		if b.refs != refs[i] || free[i] != (b.refs == 0) {
@@ -185,8 +249,15 @@ func auditBlocks(t testing.TB, e *Engine) {
 		}
 	}
 	indexed := 0
-	for h, oldest := range p.index {
-		id := oldest
+	for slot := range p.index.slots {
+		oldest := p.index.at(slot)
+		if oldest == none {
+			continue
+		}
+		h, id := p.blocks[oldest].hash, oldest
+		if found := p.find(h); found != slot {
+			t.Fatalf("hash %x is in slot %d, found in %d", h, slot, found)
+		}
 		for {
 			b := &p.blocks[id]
 			if !b.hashed || b.hash != h || p.blocks[b.newer].older != id {
@@ -204,24 +275,22 @@ func auditBlocks(t testing.TB, e *Engine) {
 	if indexed != hashed {
 		t.Fatalf("%d blocks have a hash, %d are indexed", hashed, indexed)
 	}
-	if !e.cfg.PrefixCaching && hashed > 0 {
-		t.Fatalf("%d blocks are cached without prefix caching", hashed)
-	}
+	return hashed
 }
 
 // auditBatch: work is done when there is any, within the budget.
 func auditBatch(t testing.TB, e *Engine) {
 	t.Helper()
-	if len(e.running) > e.cfg.MaxSeqs {
-		t.Fatalf("%d requests run, allowed %d", len(e.running), e.cfg.MaxSeqs)
+	if e.running.n > e.cfg.MaxSeqs {
+		t.Fatalf("%d requests run, allowed %d", e.running.n, e.cfg.MaxSeqs)
 	}
 	if !e.busy {
-		if e.waiting.n+len(e.running) > 0 && !e.asleep {
-			t.Fatalf("idle with %d waiting and %d running", e.waiting.n, len(e.running))
+		if e.waiting.n+e.running.n > 0 && !e.asleep {
+			t.Fatalf("idle with %d waiting and %d running", e.waiting.n, e.running.n)
 		}
 		return
 	}
-	tokens := e.batch.Decodes
+	tokens := e.batch.Decodes + e.drafted
 	for _, f := range e.batch.Prefills {
 		tokens += f.Chunk
 	}

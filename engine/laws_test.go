@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -35,6 +34,9 @@ func drawStream(t *rapid.T) stream {
 	cfg.MaxSeqs = n("seqs", 1, min(8, cfg.MaxBatchedTokens))
 	cfg.MaxModelLen = 60
 	cfg.ChunkedPrefill = rapid.Bool().Draw(t, "chunked")
+	if !cfg.ChunkedPrefill {
+		cfg.Batching = Batching(n("batching", 0, 1))
+	}
 	cfg.PrefixCaching = rapid.Bool().Draw(t, "caching")
 
 	s := stream{cfg: cfg}
@@ -46,7 +48,7 @@ func drawStream(t *rapid.T) stream {
 		prompt := n("prompt", 1, room)
 		output := n("output", 0, room-prompt)
 		x := text{family: n("family", 0, 2), shared: n("shared", 0, 60), own: i}
-		id := ID(fmt.Sprintf("%02d", rapid.Permutation([]int{0, 1, 2, 3, 4}).Draw(t, "name")[0]*100+i))
+		id := ID(rapid.IntRange(0, 4).Draw(t, "name")*100 + i)
 		s.orders = append(s.orders, order{at: at, req: x.request(id, prompt, output, cfg.BlockTokens), text: x})
 		if n("aborted", 0, 3) == 0 {
 			after := microsecond * mono.Time(n("patience", 0, 20000))
@@ -162,11 +164,11 @@ func TestLaw_NothingIsLost(t *testing.T) {
 			aborted := slices.ContainsFunc(s.orders, func(x order) bool { return x.abort && x.req.ID == o.req.ID })
 			switch {
 			case finished[o.req.ID] > 1:
-				t.Fatalf("%s finished %d times", o.req.ID, finished[o.req.ID])
+				t.Fatalf("%d finished %d times", o.req.ID, finished[o.req.ID])
 			case finished[o.req.ID] == 1 && tokens[o.req.ID] != o.req.OutputTokens:
-				t.Fatalf("%s finished with %d of %d tokens", o.req.ID, tokens[o.req.ID], o.req.OutputTokens)
+				t.Fatalf("%d finished with %d of %d tokens", o.req.ID, tokens[o.req.ID], o.req.OutputTokens)
 			case finished[o.req.ID] == 0 && !aborted:
-				t.Fatalf("%s is lost", o.req.ID)
+				t.Fatalf("%d is lost", o.req.ID)
 			}
 		}
 		st := e.Stats()
@@ -197,10 +199,10 @@ func TestLaw_OutputsFollowTheirCause(t *testing.T) {
 				}
 				if !o.abort {
 					if x.At <= o.at || x.At <= last {
-						t.Fatalf("%s, submitted at %d: output at %d after one at %d", x.ID, o.at, x.At, last)
+						t.Fatalf("%d, submitted at %d: output at %d after one at %d", x.ID, o.at, x.At, last)
 					}
 					if x.First != (seen == 0) {
-						t.Fatalf("%s: output %d says first: %v", x.ID, seen, x.First)
+						t.Fatalf("%d: output %d says first: %v", x.ID, seen, x.First)
 					}
 				} else if x.At > o.at {
 					late++
@@ -208,7 +210,7 @@ func TestLaw_OutputsFollowTheirCause(t *testing.T) {
 				seen, last = seen+1, x.At
 			}
 			if late > 1 {
-				t.Fatalf("%s: %d outputs after its abort at %d", o.req.ID, late, o.at)
+				t.Fatalf("%d: %d outputs after its abort at %d", o.req.ID, late, o.at)
 			}
 		}
 	})
@@ -236,7 +238,7 @@ func TestLaw_PrefixHitsAreReal(t *testing.T) {
 				most = 0
 			}
 			if x.Cached%s.cfg.BlockTokens != 0 || x.Cached > min(most, q.req.PromptTokens-1) {
-				t.Fatalf("%s: hit of %d tokens; block %d, shared %d, prompt %d", x.ID, x.Cached, s.cfg.BlockTokens, most, q.req.PromptTokens)
+				t.Fatalf("%d: hit of %d tokens; block %d, shared %d, prompt %d", x.ID, x.Cached, s.cfg.BlockTokens, most, q.req.PromptTokens)
 			}
 			total += int64(x.Cached)
 		}

@@ -1,8 +1,8 @@
 package engine
 
-// queue is the waiting requests, linked through their prev and next fields, so that
-// putting one in front and taking one out of the middle are cheap. The zero queue is
-// empty.
+// queue is the waiting requests, or the running ones, linked through their prev and next
+// fields, so that putting one in front and taking one out of the middle are cheap. The zero
+// queue is empty.
 type queue struct {
 	head, tail *request
 	n          int

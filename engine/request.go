@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
@@ -11,7 +12,7 @@ import (
 
 // ID is the submitter's name of a request, unique among the requests that the engine
 // holds. It also orders commands of one instant.
-type ID string
+type ID uint64
 
 // Request is what an engine is asked to compute. The engine keeps the slices until the
 // request has ended; they must not change before that.
@@ -57,19 +58,28 @@ func (r FinishReason) String() string {
 	return fmt.Sprintf("FinishReason(%d)", uint8(r))
 }
 
-// Output is what one request gets from one step.
+// Output is what one request gets from a step: from every one that has something for it,
+// where Config.EveryToken is set, else from the first and the last such step alone. A step
+// has one token for a request, with speculative decoding one or more.
 type Output struct {
 	ID       ID
-	At       mono.Time    // end of the step
-	Tokens   int          // answer tokens in this output: 1, or 0 for an embedding
+	At       mono.Time    // end of the step, rounded down to whole nanoseconds
+	Tokens   int          // answer tokens since the output before; 0 for an embedding
 	First    bool         // this is the request's first output
 	Finished bool         // this is the request's last output; its ID is free again
-	Cached   int          // prompt tokens that were found in the prefix cache when the request was first scheduled
+	Cached   int          // prompt tokens that were found in the prefix cache, or at the host, when the request was first scheduled
 	Reason   FinishReason // meaningful when Finished; never Abort, an aborted request has no last output
 
 	// The start of the first step that knew the request, and of the first that computed
 	// some of it. Between them it waited for a place, for budget or for blocks.
 	Queued, Scheduled mono.Time
+}
+
+// Gap is times between two outputs of one request each, as Config.EveryToken would show
+// them: for each of so many sequences so many gaps, which grow evenly from First to Last.
+type Gap struct {
+	First, Last      time.Duration // rounded down to whole nanoseconds
+	Steps, Sequences int64
 }
 
 // Why Submit refuses a request; see RequestError.
@@ -93,7 +103,7 @@ type RequestError struct {
 }
 
 func (e *RequestError) Error() string {
-	return fmt.Sprintf("engine: request %q: %v: %s is %d; allowed: %s", e.ID, e.Err, e.Field, e.Value, e.Allowed)
+	return fmt.Sprintf("engine: request %d: %v: %s is %d; allowed: %s", e.ID, e.Err, e.Field, e.Value, e.Allowed)
 }
 
 // Unwrap returns the kind of the mistake.
@@ -138,35 +148,46 @@ type request struct {
 	Request
 
 	phase     phase
-	generated int  // answer tokens so far
-	computed  int  // tokens whose KV is there, or will be when the running step ends
-	scheduled int  // tokens of the running step
+	generated int  // answer tokens so far; while decoding see Engine.generated
+	told      int  // of those, the ones in outputs
+	computed  int  // tokens whose KV is there, or will be when the running step ends; not kept while decoding
 	cached    int  // Output.Cached
 	started   bool // was scheduled before: its prefix lookup is counted
 	aborting  bool // an Abort is queued
 
 	queued, first mono.Time // Output.Queued and Output.Scheduled
+	last          mono.Time // of a preempted one: when it had its latest token
 
 	blocks []blockID // KV blocks, first tokens first
 	hashed int       // of those, the leading ones that were offered to the prefix cache
 
-	prev, next *request // in the waiting queue
+	order      int64   // of its admission
+	drafted    int     // tokens drafted for it in the running step
+	acceptance float64 // share of such tokens that is accepted
+
+	lead  int64 // while decoding: its known tokens, less the number of the step
+	due   int64 // while decoding: when it next needs attention, as atStart or atEnd
+	place int   // in the agenda, from 1; 0: not there
+
+	prev, next *request // in the waiting queue, or among the running
 }
 
 // phase is where in the engine a request is.
 type phase uint8
 
 const (
-	queued  phase = iota // its Submit has not taken effect
-	waiting              // not scheduled, or preempted
-	running              // in the batch
-	ended                // held only by a queued abort that came too late
+	queued   phase = iota // its Submit has not taken effect
+	waiting               // not scheduled, or preempted
+	filling               // in the batch, its known tokens not all computed before
+	decoding              // in the batch, a token a step
+	ended                 // held only by a queued abort that came too late
 )
 
-// known returns the tokens that exist: the prompt and the answer so far.
+// known returns the tokens that exist, unless the request decodes: the prompt and the
+// answer so far.
 func (r *request) known() int { return r.PromptTokens + r.generated }
 
-// missing returns the known tokens whose KV is not there.
+// missing returns the known tokens whose KV is not there, unless the request decodes.
 func (r *request) missing() int { return r.known() - r.computed }
 
 // hash returns the hash of the request's i-th full block, if it has one.

@@ -12,7 +12,7 @@ import (
 
 func TestSubmit_RefusesWithATypedError(t *testing.T) {
 	with := func(change func(*Request)) Request {
-		q := text{family: 1, shared: 99}.request("q", 10, 6, 4)
+		q := text{family: 1, shared: 99}.request('q', 10, 6, 4)
 		change(&q)
 		return q
 	}
@@ -20,7 +20,7 @@ func TestSubmit_RefusesWithATypedError(t *testing.T) {
 	c.MaxModelLen, c.NumBlocks, c.MaxRequests = 60, 12, 3
 	e := mustNew(t, c)
 	e.Advance(100)
-	mustSubmit(t, e, 100, plain("held", 1, 1))
+	mustSubmit(t, e, 100, plain(held, 1, 1))
 	for _, x := range []struct {
 		name  string
 		at    mono.Time
@@ -34,11 +34,11 @@ func TestSubmit_RefusesWithATypedError(t *testing.T) {
 		{"too many hashes", 100, with(func(q *Request) { q.Blocks = make([]kvblock.Hash, 3) }), ErrField, []string{"len(Blocks) is 3", "at most 2"}},
 		{"too many answer hashes", 100, with(func(q *Request) { q.AnswerBlocks = make([]kvblock.Hash, 3) }), ErrField, []string{"len(AnswerBlocks) is 3", "at most 2"}},
 		{"answer hashes after a gap", 100, with(func(q *Request) { q.Blocks = q.Blocks[:1] }), ErrField, []string{"len(AnswerBlocks) is 2", "at most 0"}},
-		{"beyond the model's length", 100, plain("q", 50, 11), ErrContextLength, []string{"is 61", "at most 60"}},
-		{"beyond the KV blocks", 100, plain("q", 40, 10), ErrNeverFits, []string{"KV blocks is 13", "at most 12"}},
-		{"held already", 100, plain("held", 1, 1), ErrDuplicate, []string{`"held"`}},
-		{"in the past", 99, plain("q", 1, 1), ErrPast, []string{"now is 99", "100 or later"}},
-		{"at no instant", mono.Never, plain("q", 1, 1), ErrField, []string{"now"}},
+		{"beyond the model's length", 100, plain('q', 50, 11), ErrContextLength, []string{"is 61", "at most 60"}},
+		{"beyond the KV blocks", 100, plain('q', 40, 10), ErrNeverFits, []string{"KV blocks is 13", "at most 12"}},
+		{"held already", 100, plain(held, 1, 1), ErrDuplicate, []string{"request 1001"}},
+		{"in the past", 99, plain('q', 1, 1), ErrPast, []string{"now is 99", "100 or later"}},
+		{"at no instant", mono.Never, plain('q', 1, 1), ErrField, []string{"now"}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			err := e.Submit(x.at, x.req)
@@ -46,7 +46,7 @@ func TestSubmit_RefusesWithATypedError(t *testing.T) {
 				t.Fatalf("%v, want %v", err, x.err)
 			}
 			if re, ok := errors.AsType[*RequestError](err); !ok || re.ID != x.req.ID {
-				t.Errorf("%#v is no *RequestError of %q", err, x.req.ID)
+				t.Errorf("%#v is no *RequestError of %d", err, x.req.ID)
 			}
 			for _, w := range x.words {
 				if !strings.Contains(err.Error(), w) {
@@ -56,15 +56,15 @@ func TestSubmit_RefusesWithATypedError(t *testing.T) {
 		})
 	}
 	// What exactly fits is taken: the last token needs no KV, so 49 tokens fill 12 blocks.
-	mustSubmit(t, e, 100, plain("whole", 40, 9))
+	mustSubmit(t, e, 100, plain(whole, 40, 9))
 	mustSubmit(t, e, 100, with(func(q *Request) { q.Blocks, q.AnswerBlocks = q.Blocks[:1], nil }))
-	if err := e.Submit(100, plain("more", 1, 1)); !errors.Is(err, ErrFull) {
+	if err := e.Submit(100, plain(more, 1, 1)); !errors.Is(err, ErrFull) {
 		t.Errorf("%v, want %v", err, ErrFull)
 	}
 	if out := drain(e); len(out) != 1+9+6 {
 		t.Errorf("%d outputs, want 16", len(out))
 	}
-	mustSubmit(t, e, e.advanced, plain("more", 1, 1)) // there is room again
+	mustSubmit(t, e, e.advanced, plain(more, 1, 1)) // there is room again
 }
 
 func TestConfig_ReportsEveryMistake(t *testing.T) {
@@ -82,6 +82,20 @@ func TestConfig_ReportsEveryMistake(t *testing.T) {
 		"no requests":     {func(c *Config) { c.MaxRequests = 0 }, []string{"MaxRequests is 0"}},
 		"time goes back":  {func(c *Config) { c.Overhead = -1 }, []string{"Overhead is -1ns"}},
 		"time stands":     {func(c *Config) { c.Overhead = time.Hour }, []string{"Overhead is 1h"}},
+		"batching":        {func(c *Config) { c.Batching = 2 }, []string{"Batching is Batching(2)", "Continuous or Static"}},
+		"static chunks":   {func(c *Config) { c.Batching = Static }, []string{"ChunkedPrefill is true", "Batching is static"}},
+		"drafts nothing":  {func(c *Config) { c.Speculation.Seed = 1 }, []string{"Speculation.Drafted is 0"}},
+		"drafts too much": {func(c *Config) { c.Speculation.Drafted = 65 }, []string{"Speculation.Drafted is 65", "0 to 64"}},
+		"no budget":       {func(c *Config) { c.Speculation.Drafted = 8 }, []string{"MaxSeqs is 8", "at most 7: every running request takes 9 of 64"}},
+		"acceptance":      {func(c *Config) { c.Speculation = Speculation{Drafted: 1, Acceptance: 1.1} }, []string{"Speculation.Acceptance is 1.1"}},
+		"spread": {func(c *Config) { c.Speculation = Speculation{Drafted: 1, Acceptance: 0.75, Spread: 0.3} },
+			[]string{"Speculation.Spread is 0.3", "0 to 0.25"}},
+		"drafting":  {func(c *Config) { c.Speculation = Speculation{Drafted: 1, Overhead: -1} }, []string{"Speculation.Overhead is -1ns"}},
+		"host":      {func(c *Config) { c.Host.Blocks = -1 }, []string{"Host.Blocks is -1"}},
+		"no host":   {func(c *Config) { c.Host.Bandwidth = 1e9 }, []string{"Host.Bandwidth is 1e+09", "0 where Host.Blocks is 0"}},
+		"slow host": {func(c *Config) { c.Host = HostTier{Blocks: 1, Bandwidth: 25} }, []string{"Host.Bandwidth is 25", "1e+06 bytes a second"}},
+		"host uncached": {func(c *Config) { c.Host, c.PrefixCaching = HostTier{Blocks: 1, Bandwidth: 1e9}, false },
+			[]string{"PrefixCaching is false"}},
 		"broken profile":  {func(c *Config) { c.Profile.KVBlocks = 0 }, []string{"kv_blocks is 0"}},
 		"overlong blocks": {func(c *Config) { c.NumBlocks = 1 << 40 }, []string{"NumBlocks is 1099511627776"}},
 	} {

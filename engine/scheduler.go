@@ -1,65 +1,145 @@
 package engine
 
-import (
-	"slices"
-
-	"kvasir/accelerator"
-	"kvasir/internal/mono"
-)
+import "kvasir/accelerator"
 
 // startStep fills a batch at the instant and starts computing it. When there is
 // nothing to compute the engine becomes idle.
-func (e *Engine) startStep(at mono.Time) {
+func (e *Engine) startStep(start instant) {
 	e.batch = accelerator.Batch{Prefills: e.batch.Prefills[:0]}
+	e.loads = 0
+	clear(e.filling)
+	e.filling = e.filling[:0]
 	if e.asleep {
 		e.publish()
 		return
 	}
-	budget, preempted := e.continueRunning(e.cfg.MaxBatchedTokens)
-	if !preempted {
-		// In a step that had to take blocks away none are given to anyone else.
-		e.admit(at, budget)
+	// In a step that has to take blocks away none are given to anyone else.
+	settled := e.grow()
+	e.batch.Decodes, e.batch.Tokens = e.decodes, e.decodes+e.drafted
+	e.batch.DecodeContext = e.lead + int64(e.decodes)*e.step + int64(e.drafted)
+	if settled && e.partial != nil {
+		settled = e.resume(e.partial)
+	}
+	if settled {
+		e.admit(start)
 	}
 	if e.batch.Tokens == 0 {
 		e.publish()
 		return
 	}
-	d := e.cfg.Profile.Step(e.batch) + e.cfg.Overhead
-	e.busy, e.end = true, at.Add(e.stretch(d))
+	e.busy = true
+	cost := &e.cost
+	if e.drafted > 0 {
+		cost = &e.draftCost
+	}
+	length := cost.Step(e.batch).Plus(e.loadTime, int64(e.loads))
+	e.span = span{start: start, first: length, growth: cost.Growth(e.decodes), steps: 1}
+	e.pause = 0
+	if e.decodes > 0 {
+		e.pause = start.at.Sub(e.last.at)
+	}
+	if settled && len(e.filling) == 0 && !e.cfg.EveryToken && !e.speculates() {
+		e.prolong()
+	}
 }
 
-// continueRunning gives the running requests their tokens, oldest first: what is
-// missing of their KV, which is one token for a decode. It returns what is left of the
-// budget and whether a request had to be preempted.
-func (e *Engine) continueRunning(budget int) (left int, preempted bool) {
-	for i := 0; i < len(e.running) && budget > 0; i++ {
-		r := e.running[i]
-		n := min(r.missing(), budget)
-		for !e.kv.extend(r, r.computed+n) {
-			victim := e.running[len(e.running)-1]
-			e.preempt(victim)
-			preempted = true
-			if victim == r {
-				return budget, preempted
-			}
-		}
-		e.schedule(r, n)
-		budget -= n
+// prolong lets the running span go on while nothing changes: until a decode needs
+// something or ends, or a command comes. A waiting head that has no room now has none
+// before that.
+func (e *Engine) prolong() {
+	// What is due when a step starts ends the span before it, else the span ends with it.
+	steps := min((e.agenda[0].due+1)/2-e.step, maxSpan)
+	if e.span.fits(steps) {
+		e.span.steps = steps
+		e.cut()
 	}
-	return budget, preempted
+}
+
+// grow gives the decodes that need a block in this step theirs, oldest first, and offers
+// the blocks that it fills to the prefix cache. It reports false when a request had to be
+// preempted.
+func (e *Engine) grow() bool {
+	if e.speculates() {
+		return e.draft()
+	}
+	settled := true
+	for r := e.agenda.due(atStart(e.step)); r != nil; r = e.agenda.due(atStart(e.step)) {
+		preempted, in := e.lengthen(r, 0)
+		settled = settled && !preempted
+		if in {
+			e.await(r)
+		}
+	}
+	return settled
+}
+
+// lengthen gives a decode the blocks that it lacks for its known tokens and so many drafted
+// ones, and offers those that the known ones fill to the prefix cache. Where no block is
+// free the youngest running requests are preempted; in tells whether this one was not
+// among them.
+func (e *Engine) lengthen(r *request, drafted int) (preempted, in bool) {
+	known := int(r.lead + e.step)
+	for !e.kv.extend(r, known+drafted) {
+		victim := e.running.tail
+		e.preempt(victim)
+		preempted = true
+		if victim == r {
+			return true, false
+		}
+	}
+	if e.cfg.PrefixCaching {
+		e.kv.offer(r, known)
+	}
+	return preempted, true
+}
+
+// await enters into the agenda when a decoding request next needs attention. With
+// speculative decoding each does in every step, and nothing is in the agenda.
+func (e *Engine) await(r *request) {
+	if e.speculates() {
+		return
+	}
+	full := len(r.blocks) * e.cfg.BlockTokens // a token more needs a block
+	start := int64(full) + 1 - r.lead
+	if _, ok := r.hash(r.hashed); ok && e.cfg.PrefixCaching {
+		start = min(start, int64((r.hashed+1)*e.cfg.BlockTokens)-r.lead)
+	}
+	end := int64(r.PromptTokens+r.OutputTokens) - r.lead - 1
+	r.due = min(atStart(start), atEnd(end))
+	e.agenda.put(r)
+}
+
+// resume continues the prefill that the step before left off. It reports false when there
+// are too few blocks: the request is then preempted.
+func (e *Engine) resume(r *request) bool {
+	n := min(r.missing(), e.cfg.MaxBatchedTokens-e.batch.Tokens)
+	if !e.kv.extend(r, r.computed+n) {
+		e.preempt(r)
+		return false
+	}
+	e.schedule(r, n)
+	return true
 }
 
 // admit moves waiting requests into the batch, first come first served, while budget,
 // places and blocks allow. The head that does not fit blocks those behind it.
-func (e *Engine) admit(at mono.Time, budget int) {
-	for budget > 0 && len(e.running) < e.cfg.MaxSeqs && e.waiting.head != nil {
+func (e *Engine) admit(start instant) {
+	if e.cfg.Batching == Static && e.running.n > 0 {
+		return
+	}
+	budget := e.cfg.MaxBatchedTokens - e.batch.Tokens
+	for budget > 0 && e.running.n < e.cfg.MaxSeqs && e.waiting.head != nil {
 		r := e.waiting.head
+		if r == e.stuck && e.kv.gains == e.stuckGains {
+			return
+		}
 		var hits []blockID
+		loads := 0
 		if e.cfg.PrefixCaching {
 			hits = e.kv.lookup(r)
+			loads = e.kv.loadable(r, len(hits))
 		}
-		cached := len(hits) * e.cfg.BlockTokens
-		n := r.known() - cached
+		n := r.known() - (len(hits)+loads)*e.cfg.BlockTokens
 		if n > budget {
 			switch {
 			case e.cfg.ChunkedPrefill:
@@ -70,13 +150,16 @@ func (e *Engine) admit(at mono.Time, budget int) {
 				return
 			}
 		}
-		if !e.kv.admit(r, hits, n) {
+		if !e.kv.admit(r, hits, loads, n) {
+			e.stuck, e.stuckGains = r, e.kv.gains
 			return
 		}
 		e.waiting.remove(r)
-		r.phase = running
-		e.running = append(e.running, r)
-		e.begin(at, r, cached)
+		e.running.pushBack(r)
+		r.phase, r.order = filling, e.admitted
+		e.admitted++
+		e.loads += loads
+		e.begin(start, r, len(hits), loads)
 		e.schedule(r, n)
 		budget -= n
 	}
@@ -84,21 +167,22 @@ func (e *Engine) admit(at mono.Time, budget int) {
 
 // begin notes when a request is first scheduled and counts its prefix lookup; computing
 // it again after a preemption is no lookup of the client's.
-func (e *Engine) begin(at mono.Time, r *request, hit int) {
+func (e *Engine) begin(start instant, r *request, hits, loads int) {
 	if r.started {
 		return
 	}
-	r.started, r.first = true, at
-	r.cached = hit
+	r.started, r.first = true, start.at
+	r.cached = (hits + loads) * e.cfg.BlockTokens
 	if e.cfg.PrefixCaching {
 		e.counters.PrefixQueries += int64(r.PromptTokens)
-		e.counters.PrefixHits += int64(hit)
+		e.counters.PrefixHits += int64(hits * e.cfg.BlockTokens)
+		e.counters.HostHits += int64(loads * e.cfg.BlockTokens)
 	}
 }
 
-// schedule puts n tokens of r into the batch. The blocks that these fill can be found
-// by others from here on, those admitted to the same step included: a layer writes the
-// keys and values of the whole batch before any of it attends to them.
+// schedule puts n missing tokens of r into the batch. The blocks that these fill can be
+// found by others from here on, those admitted to the same step included: a layer writes
+// the keys and values of the whole batch before any of it attends to them.
 func (e *Engine) schedule(r *request, n int) {
 	if r.generated > 0 && r.missing() == 1 {
 		e.batch.Decodes++
@@ -107,110 +191,57 @@ func (e *Engine) schedule(r *request, n int) {
 		e.batch.Prefills = append(e.batch.Prefills, accelerator.Prefill{Chunk: n, Context: r.computed})
 	}
 	e.batch.Tokens += n
-	r.scheduled = n
 	r.computed += n
+	e.filling = append(e.filling, r)
 	if e.cfg.PrefixCaching {
-		e.kv.offer(r)
+		e.kv.offer(r, r.computed)
 	}
 }
 
 // preempt takes the youngest running request out of the batch: its blocks are freed,
 // and it is computed again, its answer so far included, from the head of the queue.
 func (e *Engine) preempt(r *request) {
-	e.running = e.running[:len(e.running)-1]
+	if r.phase == decoding {
+		r.last = e.last.at
+	}
+	e.leave(r)
 	e.kv.release(r)
 	r.phase, r.computed = waiting, 0
 	e.waiting.pushFront(r)
 	e.counters.Preemptions++
 }
 
-// endStep makes the outputs of the running step. A request whose known tokens are all
-// computed has one more answer token; others are in the middle of their prefill.
-func (e *Engine) endStep() {
-	e.busy = false
-	e.counters.Steps++
-	kept := e.running[:0]
-	for _, r := range e.running {
-		worked := r.scheduled > 0
-		r.scheduled = 0
-		if !worked || r.missing() > 0 {
-			kept = append(kept, r)
-			continue
+// join makes a request decode from the next step on.
+func (e *Engine) join(r *request) {
+	r.phase = decoding
+	r.lead = int64(r.known()) - e.step
+	e.decodes++
+	e.lead += r.lead
+	e.await(r)
+}
+
+// leave takes a request out of the running ones.
+func (e *Engine) leave(r *request) {
+	e.running.remove(r)
+	if r == e.partial {
+		e.partial = nil
+	}
+	if r.phase == decoding {
+		r.generated = e.generated(r)
+		e.decodes--
+		e.lead -= r.lead
+		e.drafted -= r.drafted
+		r.drafted = 0
+		if r.place > 0 {
+			e.agenda.remove(r)
 		}
-		if e.emit(r) {
-			e.finish(r, r.Reason)
-		} else {
-			kept = append(kept, r)
-		}
 	}
-	clear(e.running[len(kept):])
-	e.running = kept
-	e.publish()
 }
 
-// emit appends the request's output of the step that ends and tells whether it is the
-// last one.
-func (e *Engine) emit(r *request) (finished bool) {
-	o := Output{ID: r.ID, At: e.end, First: r.generated == 0, Cached: r.cached, Queued: r.queued, Scheduled: r.first}
-	if o.First {
-		e.counters.PromptTokens += int64(r.PromptTokens)
+// generated returns the tokens of the request's answer so far.
+func (e *Engine) generated(r *request) int {
+	if r.phase == decoding {
+		return int(r.lead+e.step) - r.PromptTokens
 	}
-	if r.OutputTokens > 0 {
-		o.Tokens = 1
-		r.generated++
-		e.counters.GenerationTokens++
-	}
-	if o.Finished = r.generated == r.OutputTokens; o.Finished {
-		o.Reason = r.Reason
-	}
-	e.outputs = append(e.outputs, o)
-	return o.Finished
-}
-
-// finish ends a request that is in no list any more.
-func (e *Engine) finish(r *request, why FinishReason) {
-	e.kv.release(r)
-	e.counters.Finished[why]++
-	delete(e.live, r.ID)
-	r.phase = ended
-	if why == Abort || !r.aborting {
-		e.recycle(r)
-	} // else the queued abort still points to it; see drop
-}
-
-// drop lets an abort take effect.
-func (e *Engine) drop(r *request) {
-	switch r.phase {
-	case ended: // by itself, after the abort was queued
-		e.recycle(r)
-		return
-	case waiting:
-		e.waiting.remove(r)
-	case running:
-		i := slices.Index(e.running, r)
-		e.running = slices.Delete(e.running, i, i+1)
-	case queued: // an abort sorts behind its own submit
-		panic("engine: abort before submit")
-	}
-	e.finish(r, Abort)
-}
-
-// newRequest returns an object for the request, a used one if there is one.
-func (e *Engine) newRequest(q Request) *request {
-	r := new(request)
-	if n := len(e.spare); n > 0 {
-		r, e.spare[n-1] = e.spare[n-1], nil
-		e.spare = e.spare[:n-1]
-	}
-	r.reset(q)
-	return r
-}
-
-// recycle keeps an ended request's object for the next one, without the caller's
-// slices. As many are kept as can run at once.
-func (e *Engine) recycle(r *request) {
-	if len(e.spare) < e.cfg.MaxSeqs {
-		r.reset(Request{})
-		e.spare = append(e.spare, r)
-	}
+	return r.generated
 }

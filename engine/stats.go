@@ -15,9 +15,12 @@ type Stats struct {
 	Steps            int64
 	PrefixQueries    int64          // prompt tokens looked up in the prefix cache, once a request (prefix_cache_queries)
 	PrefixHits       int64          // of those, tokens found (prefix_cache_hits)
+	HostHits         int64          // of those not found, tokens that the host had (external_prefix_cache_hits)
 	Preemptions      int64          // (num_preemptions)
 	PromptTokens     int64          // prompt tokens of requests that got their first output (prompt_tokens)
 	GenerationTokens int64          // answer tokens (generation_tokens)
+	DraftTokens      int64          // tokens drafted for answers (spec_decode_num_draft_tokens)
+	AcceptedTokens   int64          // of those, the ones that became part of them (spec_decode_num_accepted_tokens)
 	Finished         [reasons]int64 // requests ended, by FinishReason (request_success)
 }
 
@@ -25,7 +28,7 @@ type Stats struct {
 func (e *Engine) publish() {
 	free, total := e.kv.free, len(e.kv.blocks)-1
 	e.shown = e.counters
-	e.shown.Running = len(e.running)
+	e.shown.Running = e.running.n
 	e.shown.Waiting = e.waiting.n
 	e.shown.FreeBlocks = free
 	e.shown.TotalBlocks = total

@@ -5,92 +5,133 @@ import (
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/internal/mono"
-	"kvasir/selection"
 )
 
 // life is a call that runs.
 type life struct {
-	call    *Call
-	record  *Record
+	call    Call
+	record  Record
 	router  *router
 	ticket  flow.Ticket
 	attempt int
-	slot    selection.Slot
-	running bool // an engine works on it
-	started bool // content has come
+	replica *replica  // that works on it; nil: none does
+	id      engine.ID // at that replica
+	serial  uint32    // how many calls this object had before
+	started bool      // content has come
 	over    bool
+	lent    bool // an engine may still read its prompt
 }
 
-func (w *world) addCall(i int) {
-	c := &w.cfg.Calls[i]
-	l := &life{call: c, record: &w.result.Records[i], router: w.routers[c.Router]}
-	*l.record = Record{Call: c.Request.ID, At: c.At}
-	w.schedule(event{at: c.At, rank: rankArrival, handle: func(now mono.Time) []event {
-		l.router.lives[c.Request.ID] = l
-		return l.router.step(now, flow.Arrive(&c.Request))
-	}})
-	if c.LeaveAt > 0 {
-		w.schedule(event{at: c.LeaveAt, rank: rankLeave, handle: func(now mono.Time) []event { return l.leave(now) }})
+// newLife returns an object for a call, a used one if there is one.
+func (w *world) newLife() *life {
+	if n := len(w.spare); n > 0 {
+		l := w.spare[n-1]
+		w.spare = w.spare[:n-1]
+		return l
 	}
+	return &life{}
+}
+
+// recycle keeps an object for another call, with the memory of its slices. What an engine
+// may still read stays as it is.
+func (w *world) recycle(l *life) {
+	if l.lent {
+		return
+	}
+	c := &l.call
+	blocks, prompt := c.Request.Blocks[:0], c.Prompt.Blocks[:0]
+	*l = life{serial: l.serial + 1}
+	l.call.Request.Blocks, l.call.Prompt.Blocks = blocks, prompt
+	w.spare = append(w.spare, l)
+}
+
+// arrive lets a call come to its router, and asks the feed for the next one.
+func (w *world) arrive(now mono.Time, l *life) {
+	if w.coming == l {
+		w.invite()
+	}
+	r := l.router
+	r.arriving = l
+	r.step(now, flow.Arrive(&l.call.Request))
+	r.arriving = nil
 }
 
 // leave is the client's going away: its engine is told at once, as a gateway that sees
 // the connection close would.
-func (l *life) leave(now mono.Time) []event {
-	if l.over {
-		return nil
+func (l *life) leave(now mono.Time) {
+	if l.replica != nil {
+		l.replica.abort(now, l)
 	}
-	var events []event
-	if l.running {
-		events = l.router.world.replicas[l.slot].abort(now, l)
-	}
+	r, t := l.router, l.ticket
 	l.end(now, attempt.ClientGone)
-	return append(events, l.router.step(now, flow.Left(l.ticket))...)
+	r.step(now, flow.Left(t))
+	l.close(now)
 }
 
+// end notes how the call ended. Its router's machine is told by the caller, and then the
+// life is closed.
 func (l *life) end(now mono.Time, o attempt.Outcome) {
-	l.over, l.running = true, false
+	l.over, l.replica = true, nil
 	l.record.End, l.record.Outcome = now, o
-	delete(l.router.lives, l.call.Request.ID)
+	l.router.drop(l)
+}
+
+// close tells everybody outside that the call is over.
+func (l *life) close(now mono.Time) {
+	w := l.router.world
+	w.open--
+	if w.cfg.Ended != nil {
+		w.cfg.Ended(&l.record)
+	}
+	w.follow(now, &l.record)
+	w.recycle(l)
 }
 
 // fail ends the running attempt without an answer, or in the middle of one.
-func (l *life) fail(now mono.Time, o attempt.Outcome) []event {
-	l.running = false
-	if l.started || !o.Retryable() {
+func (l *life) fail(now mono.Time, o attempt.Outcome) {
+	l.replica = nil
+	r, t, n := l.router, l.ticket, l.attempt
+	final := l.started || !o.Retryable()
+	if final {
 		l.end(now, o)
 	} else {
 		l.record.Outcome = o
 	}
-	return l.router.step(now, flow.Done(l.ticket, l.attempt, o, flow.Usage{}))
+	r.step(now, flow.Done(t, n, o, flow.Usage{}))
+	if final {
+		l.close(now)
+	}
 }
 
 // recall takes the call back from an engine, unless its content has come.
-func (l *life) recall(now mono.Time) []event {
-	if l.started || !l.running {
-		return nil
+func (l *life) recall(now mono.Time) {
+	if l.started || l.replica == nil {
+		return
 	}
-	return append(l.router.world.replicas[l.slot].abort(now, l), l.fail(now, attempt.Recalled)...)
+	l.replica.abort(now, l)
+	l.fail(now, attempt.Recalled)
 }
 
 // output is what an engine's step brought for the call.
-func (l *life) output(now mono.Time, out engine.Output) []event {
+func (l *life) output(now mono.Time, out *engine.Output) {
 	l.record.Tokens += out.Tokens
-	var events []event
-	if l.started && l.call.Request.Stream { // what a gateway sees of an answer
-		events = l.router.alive(now, l.slot)
+	stream := l.call.Request.Stream
+	if l.started && stream { // what a gateway sees of an answer
+		l.router.alive(now, l.replica.index)
 	}
 	// An answer that is not streamed is content only once it is whole.
-	if !l.started && (l.call.Request.Stream || out.Finished) {
+	if !l.started && (stream || out.Finished) {
 		l.started = true
 		l.record.First, l.record.Cached = now, out.Cached
-		events = append(events, l.router.step(now, flow.FirstToken(l.ticket, l.attempt))...)
+		l.router.step(now, flow.FirstToken(l.ticket, l.attempt))
 	}
 	if !out.Finished {
-		return events
+		return
 	}
-	l.end(now, attempt.Success)
+	r, t, n := l.router, l.ticket, l.attempt
 	p := &l.call.Prompt
 	u := flow.Usage{Known: true, Prompt: p.PromptTokens, Cached: out.Cached, Output: p.OutputTokens}
-	return append(events, l.router.step(now, flow.Done(l.ticket, l.attempt, attempt.Success, u))...)
+	l.end(now, attempt.Success)
+	r.step(now, flow.Done(t, n, attempt.Success, u))
+	l.close(now)
 }

@@ -127,11 +127,12 @@ func promiseTrace() []promiseCall {
 
 func promiseEngine(t *testing.T) engine.Config {
 	t.Helper()
-	profile, err := accelerator.Lookup("llama-3.1-8b/h100-tp1")
+	profile, err := accelerator.Lookup("llama-3.1-8b/h100")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := engine.Defaults(profile)
+	c.EveryToken = true
 	c.NumBlocks, c.MaxModelLen, c.MaxSeqs, c.MaxBatchedTokens = 1500, 16000, 64, 2048
 	return c
 }
@@ -195,9 +196,9 @@ func promisePhase(i int) time.Duration {
 	return observe.Phase(promiseRouter, promiseModel+"/"+promiseName(i), promiseScrape)
 }
 
-func promiseSimulate(t *testing.T, rule policy.Rule, trace []promiseCall) *sim.Result {
+func promiseSimulate(t *testing.T, rule policy.Rule, trace []promiseCall) promiseRun {
 	t.Helper()
-	cfg := sim.Config{Until: mono.Time(promiseLength)}
+	cfg := sim.Config{Until: mono.Time(promiseLength), Strict: true}
 	router := sim.Router{Machine: promiseMachine(rule), Scrape: promiseScrape}
 	for i := range promiseEngines {
 		e := sim.Engine{Config: promiseEngine(t)}
@@ -209,14 +210,24 @@ func promiseSimulate(t *testing.T, rule policy.Rule, trace []promiseCall) *sim.R
 	}
 	cfg.Routers = []sim.Router{router}
 	emulated := promiseEmulator(t)
+	var calls []sim.Call
 	for i, c := range trace {
-		cfg.Calls = append(cfg.Calls, promiseRead(t, c, i+1, emulated))
+		calls = append(calls, promiseRead(t, c, i+1, emulated))
 	}
-	result, err := sim.Run(cfg)
-	if err != nil {
+	run := promiseRun{records: make([]sim.Record, len(trace))}
+	cfg.Feed = sim.Calls(calls)
+	cfg.Ended = func(r *sim.Record) { run.records[r.Call-1] = *r }
+	cfg.Decided = func(_ int, d *selection.Decision) { run.decisions = append(run.decisions, *d) }
+	if _, err := sim.Run(cfg); err != nil {
 		t.Fatal(err)
 	}
-	return result
+	return run
+}
+
+// promiseRun is what a simulation brought.
+type promiseRun struct {
+	records   []sim.Record // in the order of the trace
+	decisions []selection.Decision
 }
 
 // promiseLive runs the trace through the gateway and the emulators and returns the
@@ -358,7 +369,7 @@ func TestPromise(t *testing.T) {
 			t.Parallel()
 			simulated := promiseSimulate(t, rule, trace)
 			live := promiseLive(t, rule, trace)
-			promiseCompare(t, simulated.Decisions, live)
+			promiseCompare(t, simulated.decisions, live)
 			s := summarize(simulated)
 			t.Logf("%s: %d calls, %d decisions compared, %d overlapping, %d retries, %d given up, %d clients left, %d cut",
 				rule.Name, len(trace), len(live), s.overlapping, s.retries, s.givenUp, s.left, s.cut)
@@ -397,10 +408,10 @@ func show(d selection.Decision) string {
 
 type promiseSummary struct{ overlapping, retries, givenUp, budgetSpent, left, cut int }
 
-func summarize(r *sim.Result) promiseSummary {
+func summarize(r promiseRun) promiseSummary {
 	var s promiseSummary
 	var latest mono.Time // end of any earlier call
-	for _, c := range r.Records {
+	for _, c := range r.records {
 		if c.At < latest {
 			s.overlapping++
 		}

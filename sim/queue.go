@@ -1,44 +1,128 @@
 package sim
 
 import (
-	"cmp"
-
 	"kvasir/internal/mono"
+	"kvasir/selection/signal"
 )
 
-// rank orders what happens at one instant: what engines finish comes first, then what
-// happens to engines, then what clients and routers do.
-type rank uint8
+// kind is what an event is, and its rank among those of one instant: what engines finish
+// comes first, then what happens to engines, then what clients and routers do.
+type kind uint8
 
 const (
-	rankEngine rank = iota
-	rankOutage
-	rankScrape
-	rankArrival
-	rankLeave
-	rankWake
+	steps   kind = iota // an engine's step ends
+	dies                // an engine goes
+	starts              // an engine comes, or comes back
+	paces               // an engine becomes slower or faster
+	scrapes             // a router reads an engine's gauges
+	hears               // a router gets what was read
+	pulses              // a router sees that an engine's streams go on
+	arrives             // a call comes
+	leaves              // a client goes
+	wakes               // a router's machine has asked for it
 )
 
-// event is something that will happen. handle returns the events that follow from it.
+// event is something that will happen. Which fields count depends on the kind.
 type event struct {
 	at       mono.Time
-	rank     rank
-	sequence int
-	handle   func(now mono.Time) []event
+	sequence uint64
+	kind     kind
+	engine   int32
+	router   int32
+	index    int32        // which of the engine's paces
+	serial   uint32       // of the life, when the event was planned
+	life     *life        // arrives, leaves
+	load     *signal.Load // hears
 }
 
-type eventQueue []event
-
-func (q eventQueue) Len() int { return len(q) }
-func (q eventQueue) Less(i, j int) bool {
-	a, b := &q[i], &q[j]
-	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.rank, b.rank), cmp.Compare(a.sequence, b.sequence)) < 0
+func (e *event) before(f *event) bool {
+	if e.at != f.at {
+		return e.at < f.at
+	}
+	if e.kind != f.kind {
+		return e.kind < f.kind
+	}
+	return e.sequence < f.sequence
 }
-func (q eventQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *eventQueue) Push(x any)   { *q = append(*q, x.(event)) }
-func (q *eventQueue) Pop() any {
-	old := *q
-	last := old[len(old)-1]
-	*q = old[:len(old)-1]
-	return last
+
+// queue holds what will happen, in a heap with four children a node: a run spends much of
+// its time here, and such a heap is half as deep as a binary one.
+type queue struct {
+	events  []event
+	planned uint64
+}
+
+func (q *queue) push(e event) {
+	e.sequence = q.planned
+	q.planned++
+	q.events = append(q.events, e)
+	i := len(q.events) - 1
+	for i > 0 {
+		up := (i - 1) / 4
+		if !e.before(&q.events[up]) {
+			break
+		}
+		q.events[i] = q.events[up]
+		i = up
+	}
+	q.events[i] = e
+}
+
+func (q *queue) pop() event {
+	first := q.events[0]
+	n := len(q.events) - 1
+	last := q.events[n]
+	q.events[n] = event{}
+	q.events = q.events[:n]
+	if n == 0 {
+		return first
+	}
+	i := 0
+	for {
+		child := 4*i + 1
+		if child >= n {
+			break
+		}
+		least := child
+		for c := child + 1; c < min(child+4, n); c++ {
+			if q.events[c].before(&q.events[least]) {
+				least = c
+			}
+		}
+		if !q.events[least].before(&last) {
+			break
+		}
+		q.events[i] = q.events[least]
+		i = least
+	}
+	q.events[i] = last
+	return first
+}
+
+// handle lets an event happen.
+func (w *world) handle(e *event) {
+	switch e.kind {
+	case steps:
+		w.replicas[e.engine].step(e.at)
+	case dies:
+		w.replicas[e.engine].die(e.at)
+	case starts:
+		w.replicas[e.engine].start(e.at)
+	case paces:
+		w.replicas[e.engine].pace(e.at, int(e.index))
+	case scrapes:
+		w.routers[e.router].scrape(e.at, int(e.engine))
+	case hears:
+		w.routers[e.router].hear(e.at, int(e.engine), e.load)
+	case pulses:
+		w.replicas[e.engine].pulse(e.at)
+	case arrives:
+		w.arrive(e.at, e.life)
+	case leaves:
+		if e.life.serial == e.serial && !e.life.over {
+			e.life.leave(e.at)
+		}
+	case wakes:
+		w.routers[e.router].wake(e.at)
+	}
 }

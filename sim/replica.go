@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"kvasir/engine"
 	"kvasir/gateway/attempt"
@@ -14,21 +13,37 @@ import (
 
 // replica is one engine that lives and dies.
 type replica struct {
-	world *world
-	cfg   *Engine
-	eng   *engine.Engine // nil while it is down
-	lives map[engine.ID]*life
-	next  mono.Time // of the scheduled Advance
+	world  *world
+	cfg    *Engine
+	index  int
+	eng    *engine.Engine // nil while it is down
+	lives  map[engine.ID]*life
+	next   mono.Time // of the planned step
+	visits uint64    // calls ever submitted
+	last   engine.Stats
+
+	generated int64 // answer tokens, when it was last looked at
+	tells     bool  // every token, so that routers see by themselves that streams go on
 }
 
 func (w *world) addReplica(i int) error {
-	p := &replica{world: w, cfg: &w.cfg.Engines[i], next: mono.Never, lives: map[engine.ID]*life{}}
+	p := &replica{world: w, cfg: &w.cfg.Engines[i], index: i, next: mono.Never, lives: map[engine.ID]*life{}}
 	w.replicas = append(w.replicas, p)
+	p.tells = p.cfg.Config.EveryToken
+	w.queue.push(event{at: mono.Time(w.cfg.Sample), kind: pulses, engine: int32(i)})
 	for _, o := range p.cfg.Down {
-		w.schedule(
-			event{at: o.From, rank: rankOutage, handle: p.die},
-			event{at: o.To, rank: rankOutage, handle: p.start},
-		)
+		w.queue.push(event{at: o.From, kind: dies, engine: int32(i)})
+		w.queue.push(event{at: o.To, kind: starts, engine: int32(i)})
+	}
+	for n, pace := range p.cfg.Pace {
+		w.queue.push(event{at: pace.At, kind: paces, engine: int32(i), index: int32(n)})
+	}
+	if p.cfg.Joins > 0 {
+		w.queue.push(event{at: p.cfg.Joins, kind: starts, engine: int32(i)})
+		if err := p.cfg.Config.Validate(); err != nil {
+			return fmt.Errorf("engine %d: %w", i, err)
+		}
+		return nil
 	}
 	var err error
 	if p.eng, err = engine.New(p.cfg.Config); err != nil {
@@ -37,14 +52,32 @@ func (w *world) addReplica(i int) error {
 	return nil
 }
 
-func (p *replica) start(mono.Time) []event {
+func (p *replica) start(now mono.Time) {
 	// The configuration was accepted when the replica was added.
 	p.eng, p.world.err = engine.New(p.cfg.Config)
-	return nil
+	p.generated = 0
+	if now == p.cfg.Joins {
+		for _, r := range p.world.routers {
+			if slices.Contains(r.cfg.Engines, p.index) {
+				r.grow(now)
+			}
+		}
+	}
+}
+
+func (p *replica) pace(now mono.Time, n int) {
+	if p.eng != nil {
+		p.eng.Throttle(now, p.cfg.Pace[n].Factor)
+		p.plan()
+	}
 }
 
 // die breaks every call that the engine worked on, in the order of their ids.
-func (p *replica) die(now mono.Time) []event {
+func (p *replica) die(now mono.Time) {
+	if p.eng == nil {
+		return
+	}
+	p.last = p.eng.Stats()
 	p.eng, p.next = nil, mono.Never
 	lost := make([]*life, 0, len(p.lives))
 	for _, l := range p.lives {
@@ -52,71 +85,115 @@ func (p *replica) die(now mono.Time) []event {
 	}
 	slices.SortFunc(lost, func(a, b *life) int { return cmp.Compare(a.call.Request.ID, b.call.Request.ID) })
 	clear(p.lives)
-	var events []event
 	for _, l := range lost {
-		events = append(events, l.fail(now, attempt.Broken)...)
+		l.lent = false // the engine is gone
+		l.fail(now, attempt.Broken)
 	}
-	return events
 }
 
-// engineID names an attempt at an engine. A call never comes twice to one engine while
-// its first visit lasts.
-func engineID(l *life) engine.ID {
-	return engine.ID(strconv.FormatUint(uint64(l.call.Request.ID), 10))
-}
-
-func (p *replica) submit(now mono.Time, l *life) []event {
+func (p *replica) submit(now mono.Time, l *life) {
 	if p.eng == nil {
-		return l.fail(now, attempt.ConnectFailed)
+		l.fail(now, attempt.ConnectFailed)
+		return
 	}
+	p.visits++
 	q := l.call.Prompt
-	q.ID = engineID(l)
+	q.ID = engine.ID(p.visits)
 	if err := p.eng.Submit(now, q); err != nil {
-		return l.fail(now, attempt.CallerFault)
+		l.fail(now, attempt.CallerFault)
+		return
 	}
+	l.replica, l.id, l.lent = p, q.ID, true
 	p.lives[q.ID] = l
-	return p.plan()
+	p.plan()
 }
 
-func (p *replica) abort(now mono.Time, l *life) []event {
-	id := engineID(l)
-	if p.lives[id] != l {
-		return nil
+func (p *replica) abort(now mono.Time, l *life) {
+	if p.lives[l.id] != l {
+		return
 	}
-	delete(p.lives, id)
-	p.eng.Abort(now, id)
-	return p.plan()
+	delete(p.lives, l.id)
+	p.eng.Abort(now, l.id)
+	p.plan()
 }
 
-// plan schedules the engine's next step end.
-func (p *replica) plan() []event {
+// plan plans the engine's next step that brings something.
+func (p *replica) plan() {
 	at, ok := p.eng.Next()
 	if !ok || at == p.next {
-		return nil
+		return
 	}
 	p.next = at
-	return []event{{at: at, rank: rankEngine, handle: func(now mono.Time) []event {
-		if p.next != now {
-			return nil // the engine died meanwhile, or has something to do before
-		}
-		p.next = mono.Never
-		return append(p.advance(now), p.plan()...)
-	}}}
+	p.world.queue.push(event{at: at, kind: steps, engine: int32(p.index)})
 }
 
-func (p *replica) advance(now mono.Time) []event {
-	var events []event
-	for _, out := range slices.Clone(p.eng.Advance(now)) {
+func (p *replica) step(now mono.Time) {
+	if p.next != now {
+		return // the engine died meanwhile, or has something to do before
+	}
+	p.next = mono.Never
+	eng := p.eng
+	p.advance(now)
+	if p.eng == eng {
+		p.plan()
+	}
+}
+
+// advance brings the engine to the instant and passes on what came out.
+func (p *replica) advance(now mono.Time) {
+	eng := p.eng
+	outputs := eng.Advance(now)
+	if gaps := p.world.cfg.Gaps; gaps != nil {
+		for _, g := range eng.Gaps() {
+			gaps(p.index, now, g)
+		}
+	}
+	waited := &p.world.result.Waited[p.index]
+	*waited = max(*waited, eng.Stats().Waiting)
+	for _, out := range outputs {
 		l := p.lives[out.ID]
 		if l == nil {
 			continue // its client left; the running step still counted it
 		}
 		if out.Finished {
 			delete(p.lives, out.ID)
+			l.lent = false
 		}
-		events = append(events, l.output(now, out)...)
+		l.output(now, &out)
 	}
-	return events
+}
+
+// pulse looks at the engine, and so on while there are calls: the routers that have streams
+// there learn that these go on, as they do from the bytes that come.
+func (p *replica) pulse(now mono.Time) {
+	w := p.world
+	if p.eng != nil {
+		p.advance(now)
+	}
+	if p.eng != nil {
+		s := p.eng.Stats()
+		w.usage.sum += s.KVUsage
+		w.usage.n++
+		if w.cfg.Sampled != nil {
+			w.cfg.Sampled(p.index, now, &s)
+		}
+		if s.GenerationTokens > p.generated && !p.tells {
+			for _, r := range w.routers {
+				r.alive(now, p.index)
+			}
+		}
+		p.generated = s.GenerationTokens
+	}
+	if w.open > 0 {
+		w.queue.push(event{at: now.Add(w.cfg.Sample), kind: pulses, engine: int32(p.index)})
+	}
+}
+
+func (p *replica) stats() engine.Stats {
+	if p.eng == nil {
+		return p.last
+	}
+	return p.eng.Stats()
 }
 
 // load is what a scrape at now reads.
@@ -124,6 +201,7 @@ func (p *replica) load(now mono.Time) (signal.Load, bool) {
 	if p.eng == nil {
 		return signal.Load{}, false
 	}
+	p.advance(now)
 	s := p.eng.Stats()
 	c := &p.cfg.Config
 	return signal.Load{

@@ -33,14 +33,14 @@ type testWorld struct {
 	leaving          int      // every how manieth client leaves; 0: none
 }
 
-func (w testWorld) config(t interface{ Fatal(...any) }) Config {
-	profile, err := accelerator.Lookup("llama-3.1-8b/h100-tp1")
+func (w testWorld) config(t interface{ Fatal(...any) }) (Config, []Call) {
+	profile, err := accelerator.Lookup("llama-3.1-8b/h100")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := engine.Defaults(profile)
-	c.NumBlocks, c.MaxModelLen = 2000, 16000
-	cfg := Config{Until: mono.Time(w.length)}
+	c.NumBlocks, c.MaxModelLen, c.EveryToken = 2000, 16000, true
+	cfg := Config{Until: mono.Time(w.length), Strict: true}
 	pool := flow.Pool{Name: "p", PolicyName: w.rule.Name}
 	for i := range w.engines {
 		e := Engine{Config: c}
@@ -63,10 +63,28 @@ func (w testWorld) config(t interface{ Fatal(...any) }) Config {
 		cfg.Routers = append(cfg.Routers, r)
 	}
 	r := seed.New(w.seed, seed.Workload, 0, 0)
+	var calls []Call
 	for i := range w.calls {
-		cfg.Calls = append(cfg.Calls, w.call(i, &r))
+		calls = append(calls, w.call(i, &r))
 	}
-	return cfg
+	return cfg, calls
+}
+
+// outcome is a run's result with all that its functions heard.
+type outcome struct {
+	*Result
+	Records   []Record // in the order of the calls
+	Decisions []selection.Decision
+}
+
+func run(cfg Config, calls []Call) (*outcome, error) {
+	o := &outcome{Records: make([]Record, len(calls))}
+	cfg.Feed = Calls(calls)
+	cfg.Ended = func(r *Record) { o.Records[r.Call-1] = *r }
+	cfg.Decided = func(_ int, d *selection.Decision) { o.Decisions = append(o.Decisions, *d) }
+	var err error
+	o.Result, err = Run(cfg)
+	return o, err
 }
 
 func (w testWorld) call(i int, r *seed.Rand) Call {
@@ -113,18 +131,21 @@ func TestLaw_NothingIsLostNorEarly(t *testing.T) {
 		if rapid.Bool().Draw(t, "outage") {
 			w.down = []Outage{{From: mono.Time(time.Second) + 3, To: mono.Time(3*time.Second) + 3}}
 		}
-		cfg := w.config(t)
-		result, err := Run(cfg)
+		cfg, calls := w.config(t)
+		result, err := run(cfg, calls)
 		if err != nil {
 			t.Fatal(err)
 		}
-		check(t, cfg, result)
+		check(t, cfg, calls, result)
 	})
 }
 
-func check(t *rapid.T, cfg Config, result *Result) {
+func check(t *rapid.T, cfg Config, calls []Call, result *outcome) {
 	for i, r := range result.Records {
-		c := &cfg.Calls[i]
+		c := &calls[i]
+		if r.Call != c.Request.ID {
+			t.Fatalf("call %d has not ended", c.Request.ID)
+		}
 		if r.End < r.At || r.First != 0 && (r.First <= r.At || r.First > r.End) {
 			t.Fatalf("call %d came at %d, answered first at %d, ended at %d", r.Call, r.At, r.First, r.End)
 		}
@@ -156,16 +177,16 @@ func TestRun_SameSeedSameResult(t *testing.T) {
 		rule: mustLookup(t, "cache-aware"), seed: 5, routers: 2, engines: 4, calls: 400, length: 20 * time.Second,
 		leaving: 9, down: []Outage{{From: mono.Time(7 * time.Second), To: mono.Time(9 * time.Second)}},
 	}
-	run := func(seed uint64) *Result {
+	try := func(seed uint64) *outcome {
 		w.seed = seed
-		r, err := Run(w.config(t))
+		r, err := run(w.config(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r
 	}
-	first, again, other := run(5), run(5), run(6)
-	text := func(r *Result) string { return fmt.Sprintf("%+v", *r) } // in which NaN equals NaN
+	first, again, other := try(5), try(5), try(6)
+	text := func(r *outcome) string { return fmt.Sprintf("%+v %+v %+v", *r.Result, r.Records, r.Decisions) } // in which NaN equals NaN
 	if text(first) != text(again) {
 		t.Error("one seed gave two results")
 	}
@@ -180,11 +201,11 @@ func TestRun_RoutersKnowNoOutputLength(t *testing.T) {
 	for _, rule := range policy.Catalog() {
 		decide := func(tokens int) []selection.Decision {
 			w := testWorld{rule: rule, seed: 3, routers: 1, engines: 3, calls: 30, length: 300 * time.Millisecond}
-			cfg := w.config(t)
-			for i := range cfg.Calls {
-				cfg.Calls[i].Prompt.OutputTokens = tokens + i
+			cfg, calls := w.config(t)
+			for i := range calls {
+				calls[i].Prompt.OutputTokens = tokens + i
 			}
-			r, err := Run(cfg)
+			r, err := run(cfg, calls)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,32 +219,33 @@ func TestRun_RoutersKnowNoOutputLength(t *testing.T) {
 
 func TestRun_RefusesDecisionsThatShareAnInstant(t *testing.T) {
 	w := testWorld{rule: mustLookup(t, "random"), seed: 1, routers: 1, engines: 2, calls: 2, length: time.Second}
-	cfg := w.config(t)
-	cfg.Calls[1].At = cfg.Calls[0].At
-	if _, err := Run(cfg); !errors.Is(err, ErrSharedInstant) {
+	cfg, calls := w.config(t)
+	calls[1].At = calls[0].At
+	if _, err := run(cfg, calls); !errors.Is(err, ErrSharedInstant) {
 		t.Errorf("got %v", err)
 	}
 	w.routers = 2 // two routers may decide at one instant
-	cfg = w.config(t)
-	cfg.Calls[1].At = cfg.Calls[0].At
-	if _, err := Run(cfg); err != nil {
+	cfg, calls = w.config(t)
+	calls[1].At = calls[0].At
+	if _, err := run(cfg, calls); err != nil {
 		t.Error(err)
 	}
 }
 
 func BenchmarkRun(b *testing.B) {
 	w := testWorld{rule: mustLookup(b, "least-outstanding"), seed: 1, routers: 1, engines: 8, calls: 2000, length: 60 * time.Second}
-	cfg := w.config(b)
+	cfg, calls := w.config(b)
 	cfg.Routers[0].Machine.Explain = false
 	b.ReportAllocs()
 	steps := 0
 	for b.Loop() {
 		cfg.Routers[0].Machine.Pools[0].Policy = w.rule.Params().New()
+		cfg.Feed = Calls(calls)
 		r, err := Run(cfg)
 		if err != nil {
 			b.Fatal(err)
 		}
-		steps += r.Steps
+		steps += r.Events
 	}
 	b.ReportMetric(float64(w.calls*b.N)/b.Elapsed().Seconds(), "calls/s")
 }

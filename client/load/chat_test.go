@@ -49,9 +49,9 @@ func (a *chatAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// run lets users talk for a while of fake time and returns what the API saw and what
+// talkFor lets users talk for a while of fake time and returns what the API saw and what
 // was reported.
-func run(t *testing.T, a *chatAPI, c Chat, d time.Duration) (reported []error) {
+func talkFor(t *testing.T, a *chatAPI, c Chat, d time.Duration) (reported []error) {
 	synctest.Test(t, func(t *testing.T) {
 		network := memnet.New()
 		l, err := network.Listen("api:80")
@@ -87,7 +87,7 @@ func chat(users int) Chat {
 
 func TestChat_EachTurnSendsAllThatWasSaid(t *testing.T) {
 	a := &chatAPI{}
-	if reported := run(t, a, chat(1), 30*time.Second); len(reported) > 0 {
+	if reported := talkFor(t, a, chat(1), 30*time.Second); len(reported) > 0 {
 		t.Fatal(reported)
 	}
 	if len(a.calls) < 6 {
@@ -115,7 +115,7 @@ func TestChat_EachTurnSendsAllThatWasSaid(t *testing.T) {
 
 func TestChat_UsersTalkAtOnceAndFailuresAreReported(t *testing.T) {
 	a := &chatAPI{fail: func(n int) bool { return n%4 == 3 }}
-	reported := run(t, a, chat(8), 20*time.Second)
+	reported := talkFor(t, a, chat(8), 20*time.Second)
 	if len(a.calls) < 60 {
 		t.Errorf("8 users made %d calls in 20 s", len(a.calls))
 	}

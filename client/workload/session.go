@@ -13,6 +13,10 @@ type Source struct {
 	Name        string
 	BlockTokens int // tokens a block of Call.Blocks; 0: nothing is known of prefixes
 
+	// Loop says, in a sentence for a run's output, what in the workload waits for answers
+	// and is therefore closed-loop; empty where nobody said.
+	Loop string
+
 	// Sessions yields the sessions in the order of their At. An error ends them. It may be
 	// called again, and then begins anew.
 	Sessions iter.Seq2[Session, error]

@@ -42,7 +42,7 @@ example:
 
 const (
 	demoModel   = "llama-3.1-8b"
-	demoProfile = "llama-3.1-8b/h100-tp1"
+	demoProfile = "llama-3.1-8b/h100"
 	// demoBlocks is a fraction of the card's KV blocks, so that a light traffic fills them.
 	demoBlocks = 4096
 )

@@ -28,7 +28,7 @@ flags:
   --listen ADDR                     where clients call (default 127.0.0.1:8000)
   --model NAME                      the name it answers to (default: the profile's model)
   --alias NAMES                     further names, separated by commas
-  --profile NAME                    model and hardware (default llama-3.1-8b/h100-tp1); a wrong name lists them
+  --profile NAME                    model and hardware (default llama-3.1-8b/h100); a wrong name lists them
   --speed FACTOR                    engine seconds a real second (default 1)
   --max-num-seqs N                  most requests running at once (default: the profile's)
   --max-num-batched-tokens N        token budget of a step (default: the profile's)
@@ -118,7 +118,7 @@ func parseEngine(env environment, args []string) (engineOptions, error) {
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8000", "")
 	model := f.String("model", "", "")
 	aliases := f.String("alias", "", "")
-	profile := f.String("profile", "llama-3.1-8b/h100-tp1", "")
+	profile := f.String("profile", "llama-3.1-8b/h100", "")
 	details := f.Bool("enable-prompt-tokens-details", true, "")
 	created := f.Bool("created-series", !pythonTrue(env.getenv("PROMETHEUS_DISABLE_CREATED_SERIES")), "")
 	f.IntVar(&c.Ranks, "data-parallel-size", 1, "")

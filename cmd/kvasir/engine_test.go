@@ -22,7 +22,7 @@ func TestEngine_WhenAFlagIsWrong_SaysWhatIsAllowed(t *testing.T) {
 		{"--speed 0", []string{"--speed is 0; allowed: above 0"}},
 		{"--speed fast", []string{`invalid value "fast" for flag -speed`}},
 		{"--speed 1e9", []string{"--speed is 1e+09; allowed: above 0, at most 1e+06"}},
-		{"--profile x", []string{`--profile: accelerator profile "x" is unknown; allowed: `, "llama-3.1-8b/h100-tp1"}},
+		{"--profile x", []string{`--profile: accelerator profile "x" is unknown; allowed: `, "llama-3.1-8b/h100"}},
 		{"--max-num-seqs 0 --max-num-batched-tokens -1", []string{"--max-num-seqs is 0; allowed: 1 to", "--max-num-batched-tokens is -1; allowed: 1 to"}},
 		{"--num-gpu-blocks 1", []string{"--num-gpu-blocks less the empty one is 0; allowed: 1 to"}},
 		{"--block-size 0", []string{"--block-size is 0; allowed: 1 to"}},

@@ -29,8 +29,13 @@ var commands = []command{
 	{"serve", "run the gateway of a configuration file", runServe},
 	{"config", "check a configuration file, or print an example or the schema", runConfig},
 	{"key", "make a client's key, or hash one", runKey},
-	{"version", "say which source this binary was built from", runVersion},
+	{"sim", "play a workload under any policies, in virtual time", runSim},
+	{"bench", "send load to an endpoint and measure how it is answered", runBench},
+	{"trace", "describe, convert and show traces of LLM calls", runTrace},
+	{"plan", "size a pool by closed forms", runPlan},
+	{"lab", "run the article's experiments", runLab},
 	{"engine", "run one emulated engine behind vLLM's HTTP API", runEngine},
+	{"version", "say which source this binary was built from", runVersion},
 }
 
 func main() {

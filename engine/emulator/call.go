@@ -1,7 +1,6 @@
 package emulator
 
 import (
-	"fmt"
 	"sync"
 
 	"kvasir/engine"
@@ -44,11 +43,10 @@ type progress struct {
 	aborted  bool // finished because the engine was put to sleep
 }
 
-// newCall names the call's requests. Like vLLM's, the engine's ids end in something that
-// keeps apart two calls whose clients chose one id.
-func newCall(c *tokenizer.Call, l *life, id string, number uint64) *call {
+// newCall names the call's requests for the engine: the numbers from first on.
+func newCall(c *tokenizer.Call, l *life, first engine.ID) *call {
 	for i := range c.Items {
-		c.Items[i].Request.ID = engine.ID(fmt.Sprintf("%s-%d-%04d", id, number, i))
+		c.Items[i].Request.ID = first + engine.ID(i)
 	}
 	n := len(c.Items)
 	groups := make([]group, n/c.Choices)

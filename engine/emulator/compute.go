@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"kvasir/engine"
 	"kvasir/engine/tokenizer"
 )
 
@@ -81,7 +82,8 @@ func (s *Server) accept(r *http.Request, read *tokenizer.Call, l *life) (attempt
 	if f.kind == refuseFault {
 		return attempt{fault: f}, f.refusal
 	}
-	c := newCall(read, l, id, number)
+	last := s.requests.Add(uint64(len(read.Items)))
+	c := newCall(read, l, engine.ID(last-uint64(len(read.Items))))
 	if pin, err := strconv.Atoi(r.Header.Get("X-Data-Parallel-Rank")); err == nil {
 		c.pin = pin
 		if pin == anyRank {

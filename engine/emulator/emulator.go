@@ -132,6 +132,7 @@ type Server struct {
 	model       string // quoted
 
 	calls    atomic.Uint64 // calls accepted so far
+	requests atomic.Uint64 // requests that were given a name so far
 	started  atomic.Bool   // Run was called
 	commands chan func(now mono.Time)
 	done     chan struct{} // closed when Run has ended

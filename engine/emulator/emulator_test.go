@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testConfig is a small engine of an 8B-class model on an H100.
 func testConfig(t testing.TB) Config {
-	p, err := accelerator.Lookup("llama-3.1-8b/h100-tp1")
+	p, err := accelerator.Lookup("llama-3.1-8b/h100")
 	if err != nil {
 		t.Fatal(err)
 	}

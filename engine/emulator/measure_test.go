@@ -99,7 +99,7 @@ func TestMetrics_MeasureEachStepOfALateAdvance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.admit(0, newCall(read, s.life.Load(), "id", 1)); err != nil {
+	if err := s.admit(0, newCall(read, s.life.Load(), 1)); err != nil {
 		t.Fatal(err)
 	}
 	s.advance(mono.Time(time.Minute))
@@ -108,7 +108,7 @@ func TestMetrics_MeasureEachStepOfALateAdvance(t *testing.T) {
 		t.Errorf("%d steps of %v tokens", n, h.sum)
 	}
 	// A call of a life that has ended is not taken.
-	if err := s.admit(mono.Time(time.Minute), newCall(read, newLife(time.Now()), "id", 2)); err != errGone {
+	if err := s.admit(mono.Time(time.Minute), newCall(read, newLife(time.Now()), 2)); err != errGone {
 		t.Errorf("%v", err)
 	}
 }

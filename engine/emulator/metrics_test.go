@@ -225,7 +225,7 @@ func TestTake_EndsTheStepsThatEndByThen(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.clock.epoch = time.Now()
-		if err := s.ranks[0].engine.Submit(0, engine.Request{ID: "x", PromptTokens: 100, OutputTokens: 50}); err != nil {
+		if err := s.ranks[0].engine.Submit(0, engine.Request{ID: 1, PromptTokens: 100, OutputTokens: 50}); err != nil {
 			t.Fatal(err)
 		}
 		for range 10 {
@@ -294,7 +294,7 @@ func BenchmarkEvents_Token(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			g := newGrammar(s.newReply(newCall(read, s.life.Load(), "id", 1), "x-", "id"))
+			g := newGrammar(s.newReply(newCall(read, s.life.Load(), 1), "x-", "id"))
 			buf := g.buffer()
 			last := read.Items[0].Answer.TextTokens() - 1
 			items := []progress{{started: true}}
@@ -302,7 +302,7 @@ func BenchmarkEvents_Token(b *testing.B) {
 			for b.Loop() {
 				if items[0].tokens++; items[0].tokens == last {
 					b.StopTimer()
-					g = newGrammar(s.newReply(newCall(read, s.life.Load(), "id", 1), "x-", "id"))
+					g = newGrammar(s.newReply(newCall(read, s.life.Load(), 1), "x-", "id"))
 					buf = g.buffer()
 					items[0].tokens = 1
 					b.StartTimer()

@@ -41,6 +41,7 @@ func TestServer_StreamsAtTheEnginesInstants(t *testing.T) {
 		wg.Wait()
 
 		// The same commands, without clock or network.
+		c.Engine.EveryToken = true
 		e, err := engine.New(c.Engine)
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +58,7 @@ func TestServer_StreamsAtTheEnginesInstants(t *testing.T) {
 				t.Fatal(err)
 			}
 			q := call.Items[0].Request
-			q.ID = engine.ID(fmt.Sprint(i))
+			q.ID = engine.ID(i)
 			collect(e.Advance(sent[i]))
 			if err := e.Submit(sent[i], q); err != nil {
 				t.Fatal(err)
@@ -72,7 +73,7 @@ func TestServer_StreamsAtTheEnginesInstants(t *testing.T) {
 				t.Fatalf("call %d says %q, want %q", i, got[i].text, text)
 			}
 			// The role's event comes with the first token, the end with the last.
-			expected := want[engine.ID(fmt.Sprint(i))]
+			expected := want[engine.ID(i)]
 			expected = slices.Concat(expected[:1], expected, expected[len(expected)-1:])
 			if !slices.Equal(got[i].at, expected) {
 				t.Fatalf("call %d: events at %v, want %v", i, got[i].at, expected)

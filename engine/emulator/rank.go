@@ -20,8 +20,10 @@ type request struct {
 // newRanks returns idle engines. The configuration must be valid.
 func newRanks(c *Config) ([]*rank, error) {
 	var ranks []*rank
+	cfg := c.Engine
+	cfg.EveryToken = true // streams show them
 	for range c.Ranks {
-		e, err := engine.New(c.Engine)
+		e, err := engine.New(cfg)
 		if err != nil {
 			return nil, err
 		}

@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -129,7 +128,7 @@ func FuzzRead(f *testing.F) {
 			f.Add(uint8(route), []byte(seed))
 		}
 	}
-	p, err := accelerator.Lookup("llama-3.1-8b/h100-tp1")
+	p, err := accelerator.Lookup("llama-3.1-8b/h100")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -148,7 +147,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatal(err)
 		}
 		for i, item := range call.Items {
-			item.Request.ID = engine.ID(fmt.Sprint(i))
+			item.Request.ID = engine.ID(i)
 			if err := e.Submit(0, item.Request); err != nil {
 				t.Fatal(err)
 			}

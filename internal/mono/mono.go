@@ -25,7 +25,7 @@ func (t Time) Duration() time.Duration { return time.Duration(t) }
 // from zero to a whole nanosecond. It is the one place where a float becomes time,
 // so that a simulation gives the same bytes on every platform.
 func FromSeconds(s float64) time.Duration {
-	ns := s * 1e9
+	ns := float64(s * 1e9) // not fused with the sum below
 	if ns < 0 {
 		return -time.Duration(-ns + 0.5)
 	}

@@ -10,13 +10,17 @@ type Purpose uint64
 
 // The purposes in use.
 const (
-	Pick      Purpose = 1 + iota // choosing among endpoints, ties included
-	Backoff                      // jitter before another attempt
-	Scrape                       // a router's phase within the scrape interval
-	Workload                     // what a generated workload asks, and when
-	Output                       // how long an emulated answer becomes
-	Fault                        // injected faults of an emulated engine
-	SlowStart                    // whether a call may go to an endpoint that is new
+	Pick        Purpose = 1 + iota // choosing among endpoints, ties included
+	Backoff                        // jitter before another attempt
+	Scrape                         // a router's phase within the scrape interval
+	Workload                       // what a generated workload asks
+	Output                         // how long an emulated answer becomes
+	Fault                          // injected faults of an emulated engine
+	SlowStart                      // whether a call may go to an endpoint that is new
+	Arrival                        // when a generated workload's sessions come
+	Speculation                    // which drafted tokens a model accepts
+	Route                          // which of several gateways a session goes to
+	Loss                           // which readings of an endpoint's gauges are lost
 )
 
 // Rand is a small deterministic generator (SplitMix64: Steele, Lea and Flood, 2014).

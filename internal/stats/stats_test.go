@@ -97,3 +97,24 @@ func TestInterval(t *testing.T) {
 		t.Errorf("%v ± %v", mean, half)
 	}
 }
+
+func TestHistogram_AddSeriesIsItsNumbers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		first, step := rapid.Int64Range(0, 1<<40).Draw(t, "first"), rapid.Int64Range(-1<<20, 1<<30).Draw(t, "step")
+		n, times := rapid.Int64Range(0, 400).Draw(t, "n"), rapid.Int64Range(0, 9).Draw(t, "times")
+		if first+step*n < 0 {
+			t.Skip()
+		}
+		var series, numbers Histogram
+		series.AddSeries(first, step, n, times)
+		for i := range n {
+			numbers.AddN(first+step*i, times)
+		}
+		if !slices.Equal(series.counts, numbers.counts) || series.n != numbers.n || series.min != numbers.min || series.max != numbers.max {
+			t.Fatalf("%+v, want %+v", series, numbers)
+		}
+		if math.Abs(series.sum-numbers.sum) > 1e-9*numbers.sum {
+			t.Fatalf("sum %v, want %v", series.sum, numbers.sum)
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"kvasir/internal/mono"
+	"kvasir/internal/portable"
 	"kvasir/internal/seed"
 	"kvasir/selection"
 )
@@ -57,7 +58,7 @@ func (c *EWMALatency) Validate() []ParamError {
 func (c *EWMALatency) New() selection.Policy {
 	p := &ewmaLatency{decay: float64(c.Decay)}
 	for n := range p.weights {
-		p.weights[n] = exp(-float64(n) / weightSteps)
+		p.weights[n] = portable.Exp(-float64(n) / weightSteps)
 	}
 	return p
 }
@@ -89,7 +90,7 @@ func (p *ewmaLatency) Learn(at mono.Time, slot selection.Slot, ttft time.Duratio
 	if t > a.ttft {
 		a.ttft = t
 	} else {
-		w := exp(-float64(max(at.Sub(a.at), 0)) / p.decay)
+		w := portable.Exp(-float64(max(at.Sub(a.at), 0)) / p.decay)
 		a.ttft = float64(a.ttft*w) + float64(t*(1-w))
 	}
 	a.at = max(a.at, at)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"kvasir/internal/mono"
+	"kvasir/internal/portable"
 	"kvasir/internal/seed"
 	"kvasir/selection"
 	"kvasir/selection/signal"
@@ -111,7 +112,7 @@ func (p *leastKV) read(v *selection.View) (known int, mean float64) {
 		}
 		r.perToken = perToken
 		usage, waiting, total := &l.KVUsage, &l.Waiting, &l.KVBlocks
-		blocks := round(usage.Value * total.Value)
+		blocks := portable.Round(usage.Value * total.Value)
 		// One bound for all four, since bits of what isn't usable are higher.
 		worst := max(math.Float64bits(usage.Value), math.Float64bits(waiting.Value),
 			math.Float64bits(total.Value), math.Float64bits(blocks))

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"kvasir/internal/portable"
 	"kvasir/internal/seed"
 	"kvasir/selection"
 )
@@ -40,7 +41,7 @@ func (c *WeightedLeastRequest) Validate() []ParamError {
 func (c *WeightedLeastRequest) New() selection.Policy {
 	p := &weightedLeastRequest{bias: c.ActiveRequestBias}
 	for n := range p.powers {
-		p.powers[n] = pow(float64(n+1), p.bias)
+		p.powers[n] = portable.Pow(float64(n+1), p.bias)
 	}
 	return p
 }
@@ -66,7 +67,7 @@ func (p *weightedLeastRequest) power(outstanding int32) float64 {
 	if int(outstanding) < len(p.powers) {
 		return p.powers[outstanding]
 	}
-	return pow(float64(outstanding)+1, p.bias)
+	return portable.Pow(float64(outstanding)+1, p.bias)
 }
 
 var _ selection.Forgetter = (*weightedLeastRequest)(nil)

@@ -1,19 +1,21 @@
-package policy
+// Package portable is pure: elementary functions that give the same bits on every
+// platform, so that a run's bytes do not depend on where it ran.
+//
+// They replace those of package math that have assembly on some platforms and so may
+// differ there in the last bit. Every product that feeds a sum is converted explicitly,
+// which forbids fusing the two (Go specification, "Floating-point operators"). Sqrt,
+// Frexp, Floor and the bit conversions of package math are exact everywhere.
+package portable
 
 import "math"
-
-// The functions below replace those of package math that have assembly on some
-// platforms and so may differ there in the last bit. Every product that feeds a sum
-// is converted explicitly, which forbids fusing the two (Go specification, "Floating-
-// point operators"). Frexp, Floor and the bit conversions are exact everywhere.
 
 // Adding shifter, 1.5·2^52, to a number below 2^51 rounds it to a whole one and leaves
 // that in the lowest bits.
 const shifter = 3 << 51
 
-// round returns the whole number nearest to x, of two the even one, where |x| < 2^51;
+// Round returns the whole number nearest to x, of two the even one, where |x| < 2^51;
 // NaN and infinities stay what they are.
-func round(x float64) float64 { return (float64(x) + shifter) - shifter }
+func Round(x float64) float64 { return (float64(x) + shifter) - shifter }
 
 const (
 	log2E = 1.44269504088896338700e+00
@@ -21,14 +23,14 @@ const (
 	ln2Lo = 1.90821492927058770002e-10 // ln 2 - ln2Hi
 )
 
-// exp returns e^x to within a few units in the last place; 0 below -708, where the
+// Exp returns e^x to within a few units in the last place; 0 below -708, where the
 // result would no longer be a normal number, and +Inf above 709.
 //
 // With x = (k/32)·ln 2 + r, where k is whole and |r| <= ln 2 / 64, e^x is 2^(k/32), from
 // a table and the exponent's bits, times e^r, of whose series the terms up to r^5
 // leave out less than 3·10^-15. The sum is arranged in pairs, which don't wait for each
 // other.
-func exp(x float64) float64 {
+func Exp(x float64) float64 {
 	if !(-708 <= x && x <= 709) {
 		switch {
 		case x < 0:
@@ -62,32 +64,44 @@ var exp32 = [32]float64{
 	0x1.d5818dcfba487p+0, 0x1.dfc97337b9b5fp+0, 0x1.ea4afa2a490dap+0, 0x1.f50765b6e4540p+0,
 }
 
-// ln returns the natural logarithm of x, a positive, finite, normal number.
+// Ln returns the natural logarithm of x, a positive, finite, normal number.
 //
 // With x = m·2^k and m near 1, ln m = 2·artanh(s) for s = (m-1)/(m+1), whose series
 // s + s³/3 + s⁵/5 + ... converges fast because |s| < 0.172.
-func ln(x float64) float64 {
+func Ln(x float64) float64 {
 	m, k := math.Frexp(x)
 	if m < math.Sqrt2/2 {
 		m, k = 2*m, k-1
 	}
-	s := (m - 1) / (m + 1)
+	e := float64(k)
+	return float64(e*ln2Hi) + (float64(e*ln2Lo) + artanh2((m-1)/(m+1)))
+}
+
+// Ln1p returns ln(1+x) for a finite x > -1, without losing the digits of a small x.
+func Ln1p(x float64) float64 {
+	if -0.29 < x && x < 0.41 { // |s| < 0.172, as in Ln
+		return artanh2(x / (2 + x))
+	}
+	return Ln(1 + x)
+}
+
+// artanh2 returns 2·artanh(s) for |s| < 0.172.
+func artanh2(s float64) float64 {
 	z := float64(s * s)
 	sum := 0.0
 	for n := 21; n >= 1; n -= 2 {
 		sum = 1/float64(n) + float64(z*sum)
 	}
-	e := float64(k)
-	return float64(e*ln2Hi) + (float64(e*ln2Lo) + float64(2*s*sum))
+	return float64(2 * s * sum)
 }
 
-// pow returns x^y for x >= 1 and y >= 0, exactly where y is 0 or 1.
-func pow(x, y float64) float64 {
+// Pow returns x^y for x >= 1 and y >= 0, exactly where y is 0 or 1.
+func Pow(x, y float64) float64 {
 	switch y {
 	case 0:
 		return 1
 	case 1:
 		return x
 	}
-	return exp(float64(y * ln(x)))
+	return Exp(float64(y * Ln(x)))
 }

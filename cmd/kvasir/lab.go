@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+
+	"kvasir/lab"
+)
+
+const labUsage = `usage: kvasir lab list [--format table|json]
+       kvasir lab run NAME|all [--set KEY=VALUE]... [--seeds N] [--format table|json|markdown]
+
+list prints the labs with their settings. run plays one lab, or all of them, and prints
+its tables and a verdict on every claim of the article that it checks. A claim that does
+not hold is a result, not a failure of the command.
+
+flags of run:
+  --set KEY=VALUE   a setting of the one lab that is run; may be given many times (default: the article's settings)
+  --seeds N         how often a lab with random draws is repeated (default 20)
+  --format FORMAT   table, json or markdown (default table)
+
+example:
+  kvasir lab run knee
+  kvasir lab run freshness --set scrape=20 --seeds 50
+  kvasir lab run all --format json > labs.json
+`
+
+// labOptions is what the words and flags say.
+type labOptions struct {
+	words    []string
+	settings []lab.Setting
+	seeds    int
+	seeded   bool // seeds was given
+	format   string
+}
+
+// runLab is kvasir lab: it lists the labs, or runs them.
+func runLab(_ context.Context, env environment, args []string) int {
+	o, err := parseLab(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(env.stdout, labUsage)
+		return 0
+	}
+	var print func() error
+	if err == nil {
+		print, err = o.command(env.stdout)
+	}
+	if err != nil {
+		for _, e := range flatten(err) {
+			fmt.Fprintf(env.stderr, "kvasir lab: %v\n", e)
+		}
+		fmt.Fprintln(env.stderr, "kvasir lab -h says how it is called.")
+		return 2
+	}
+	if err := print(); err != nil {
+		fmt.Fprintf(env.stderr, "kvasir lab: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func parseLab(args []string) (labOptions, error) {
+	o := labOptions{}
+	f := flag.NewFlagSet("kvasir lab", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&o.format, "format", "table", "")
+	f.IntVar(&o.seeds, "seeds", lab.DefaultSeeds, "")
+	f.Func("set", "", func(s string) error {
+		key, value, ok := strings.Cut(s, "=")
+		if !ok || key == "" {
+			return errors.New("expected KEY=VALUE")
+		}
+		o.settings = append(o.settings, lab.Setting{Key: key, Value: value})
+		return nil
+	})
+	words, err := parseAnywhere(f, args)
+	if err != nil {
+		return o, err
+	}
+	f.Visit(func(g *flag.Flag) { o.seeded = o.seeded || g.Name == "seeds" })
+	o.words = words
+	if o.format != "table" && o.format != "json" && o.format != "markdown" {
+		return o, fmt.Errorf("--format is %q; allowed: table, json, markdown", o.format)
+	}
+	return o, nil
+}
+
+// command returns what is to be done; the error says how the call is wrong.
+func (o *labOptions) command(w io.Writer) (func() error, error) {
+	switch {
+	case len(o.words) == 1 && o.words[0] == "list":
+		if o.seeded || len(o.settings) > 0 || o.format == "markdown" {
+			return nil, errors.New("list takes --format table or json alone")
+		}
+		return func() error { return o.list(w) }, nil
+	case len(o.words) == 2 && o.words[0] == "run":
+		results, err := o.run()
+		return func() error { return o.print(w, results) }, err
+	case len(o.words) > 0 && o.words[0] == "run":
+		return nil, errors.New("run takes one NAME, or all")
+	case len(o.words) > 0 && o.words[0] == "list":
+		return nil, errors.New("list takes nothing further")
+	case len(o.words) > 0:
+		return nil, fmt.Errorf("no such command: %q", o.words[0])
+	}
+	return nil, errors.New("expected list or run")
+}
+
+// run plays what is asked for.
+func (o *labOptions) run() ([]*lab.Result, error) {
+	labs := lab.Catalog()
+	if name := o.words[1]; name != "all" {
+		l, err := lab.Lookup(name)
+		if err != nil {
+			return nil, err
+		}
+		if o.seeded && !l.Seeded {
+			return nil, fmt.Errorf("--seeds: nothing in %s is drawn at random", l.Name)
+		}
+		labs = []lab.Lab{l}
+	} else if len(o.settings) > 0 {
+		return nil, errors.New("--set needs one lab's NAME: each lab has settings of its own")
+	}
+	var results []*lab.Result
+	for _, l := range labs {
+		r, err := l.Run(o.settings, o.seeds)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+func (o *labOptions) print(w io.Writer, results []*lab.Result) error {
+	if o.format == "json" {
+		return printJSON(w, struct {
+			Results []*lab.Result `json:"results"`
+		}{results})
+	}
+	var texts []string
+	for _, r := range results {
+		if o.format == "markdown" {
+			texts = append(texts, r.Markdown())
+		} else {
+			texts = append(texts, r.Text())
+		}
+	}
+	_, err := io.WriteString(w, strings.Join(texts, "\n\n"))
+	return err
+}
+
+// listedLab is a lab in the list's JSON.
+type listedLab struct {
+	Name    string      `json:"name"`
+	Title   string      `json:"title"`
+	Section string      `json:"section"`
+	About   string      `json:"about"`
+	Seeded  bool        `json:"seeded"`
+	Params  []lab.Param `json:"params"`
+}
+
+func (o *labOptions) list(w io.Writer) error {
+	if o.format == "json" {
+		var labs []listedLab
+		for _, l := range lab.Catalog() {
+			labs = append(labs, listedLab{l.Name, l.Title, l.Section, l.About, l.Seeded, l.Params()})
+		}
+		return printJSON(w, struct {
+			Labs []listedLab `json:"labs"`
+		}{labs})
+	}
+	var b strings.Builder
+	for i, l := range lab.Catalog() {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "%s: %s (article %s)\n", l.Name, l.Title, l.Section)
+		for _, p := range l.Params() {
+			fmt.Fprintf(&b, "  %-16s %s (default %g; %s)\n", p.Key, p.Doc, p.Default, p.Allowed())
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// printJSON prints a value for people and programs alike.
+func printJSON(w io.Writer, value any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(value)
+}

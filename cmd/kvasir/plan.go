@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"kvasir/internal/queueing"
+)
+
+const planUsage = `usage: kvasir plan --rate R --prompt-tokens N --output-tokens N --places N --prefill-rate R --tpot D [flags]
+
+Sizes a pool by closed forms, each printed with what it assumes: the prefill that a prefix
+cache saves, the throughput ceiling of a replica by Little's law, the mean wait by
+Pollaczek–Khinchine, Kingman, Erlang C and Allen–Cunneen, and how many replicas each says
+are needed. They are means; for tails, caches and routing rules use the simulator.
+
+traffic:
+  --rate R            calls a second
+  --prompt-tokens N   mean prompt, tokens
+  --cached-tokens N   of these, found in the prefix cache (default 0)
+  --output-tokens N   mean answer, tokens
+  --arrival-cv2 X     squared coefficient of variation of the times between arrivals (default 1: Poisson)
+  --service-cv2 X     that of the time a call is worked on (default 1: exponential; measure yours)
+
+a replica, as measured:
+  --places N          calls that are resident at most, L_max
+  --prefill-rate R    tokens a second that it prefills, nothing cached
+  --tpot D            time an output token with all places taken, for example 25ms
+  --hidden D          hidden dimension of the model (default 4096)
+  --block-factor C    parameters of a block in units of D² (default 12)
+
+the question:
+  --wait D            mean wait that is accepted (default 1s)
+  --replicas N        replicas (default: as many as the wait asks for, by Allen–Cunneen)
+  --format FORMAT     table or json (default table)
+
+example:
+  kvasir plan --rate 20 --prompt-tokens 4000 --cached-tokens 3000 --output-tokens 300 --places 64 --prefill-rate 20000 --tpot 25ms --service-cv2 4
+`
+
+// planFlags are the flags that have no default: a plan is about somebody's pool.
+var planFlags = []string{"rate", "prompt-tokens", "output-tokens", "places", "prefill-rate", "tpot"}
+
+// runPlan is kvasir plan: it sizes a pool by closed forms.
+func runPlan(_ context.Context, env environment, args []string) int {
+	pool, format, err := parsePlan(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(env.stdout, planUsage)
+		return 0
+	case err != nil:
+		for _, e := range flatten(err) {
+			fmt.Fprintf(env.stderr, "kvasir plan: %v\n", e)
+		}
+		fmt.Fprintln(env.stderr, "kvasir plan -h lists the flags.")
+		return 2
+	}
+	plan := pool.Plan()
+	if format == "json" {
+		err = printJSON(env.stdout, planJSON(pool, plan))
+	} else {
+		err = printPlan(env.stdout, pool, plan)
+	}
+	if err != nil {
+		fmt.Fprintf(env.stderr, "kvasir plan: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// parsePlan reads the flags. The error has every mistake, or is flag.ErrHelp.
+func parsePlan(args []string) (*queueing.Pool, string, error) {
+	p := &queueing.Pool{}
+	f := flag.NewFlagSet("kvasir plan", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.Float64Var(&p.Rate, "rate", 0, "")
+	f.Float64Var(&p.PromptTokens, "prompt-tokens", 0, "")
+	f.Float64Var(&p.CachedTokens, "cached-tokens", 0, "")
+	f.Float64Var(&p.OutputTokens, "output-tokens", 0, "")
+	f.Float64Var(&p.ArrivalCV2, "arrival-cv2", 1, "")
+	f.Float64Var(&p.ServiceCV2, "service-cv2", 1, "")
+	f.IntVar(&p.Places, "places", 0, "")
+	f.Float64Var(&p.PrefillRate, "prefill-rate", 0, "")
+	tpot := f.Duration("tpot", 0, "")
+	f.Float64Var(&p.Hidden, "hidden", 4096, "")
+	f.Float64Var(&p.BlockFactor, "block-factor", 12, "")
+	wait := f.Duration("wait", time.Second, "")
+	f.IntVar(&p.Replicas, "replicas", 0, "")
+	format := f.String("format", "table", "")
+	if err := f.Parse(args); err != nil {
+		return nil, "", err
+	}
+	p.TPOT, p.Wait = tpot.Seconds(), wait.Seconds()
+
+	given := map[string]bool{}
+	f.Visit(func(g *flag.Flag) { given[g.Name] = true })
+	var errs []error
+	missing := map[string]bool{}
+	for _, name := range planFlags {
+		if !given[name] {
+			missing[name] = true
+			errs = append(errs, fmt.Errorf("--%s is missing", name))
+		}
+	}
+	if given["replicas"] && p.Replicas == 0 {
+		errs = append(errs, fmt.Errorf("--replicas is 0; allowed: 1 to %d", queueing.MaxReplicas))
+	}
+	for _, e := range p.Validate() {
+		e.Field = strings.ReplaceAll(e.Field, "_", "-")
+		switch {
+		case missing[e.Field] || e.Field == "cached-tokens" && missing["prompt-tokens"]:
+			continue // it is reported already
+		case e.Field == "tpot" || e.Field == "wait":
+			e.Allowed += " seconds"
+		}
+		e.Field = "--" + e.Field
+		errs = append(errs, e)
+	}
+	if *format != "table" && *format != "json" {
+		errs = append(errs, fmt.Errorf("--format is %q; allowed: table, json", *format))
+	}
+	if f.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("unexpected %q; there are flags alone", f.Arg(0)))
+	}
+	return p, *format, errors.Join(errs...)
+}
+
+// printPlan prints the plan for people.
+func printPlan(w io.Writer, p *queueing.Pool, s queueing.Plan) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "what a replica can do")
+	row := func(name, value, how string) { fmt.Fprintf(t, "  %s\t%s\t%s\n", name, value, how) }
+	row("attention's share of a cold prefill", perCent(s.AttentionShare), "n/(n + c·d); constants aside")
+	row("prefill saved by the cache", perCent(s.Saving), fmt.Sprintf("between (m/n)² = %s and m/n = %s", perCent(s.SavingLeast), perCent(s.SavingMost)))
+	row("prefill, cold", seconds(s.PrefillCold), "tokens over the rate at which they are prefilled")
+	row("prefill, with the cache", seconds(s.PrefillWarm), "the same less what is saved; fetching cached blocks is free")
+	row("in the engine, W", seconds(s.Residence), "prefill and a TPOT for each token after the first, at a full batch")
+	row("ceiling by places", rate(s.PlacesCeiling), "λ_max = L_max/W (Little); holds for any distribution and order")
+	row("ceiling by prefill", rate(s.PrefillCeiling), "prefills of a replica take turns")
+	row("utilization", perCent(s.Utilization), fmt.Sprintf("%s calls/s over %d × the lower ceiling", short(p.Rate), s.Replicas))
+	fmt.Fprintf(t, "\nthe mean wait with %d replicas, and the replicas with which it is %s or less\n", s.Replicas, seconds(p.Wait))
+	for _, a := range s.Waits {
+		needed := strconv.Itoa(a.Replicas)
+		if a.Replicas == 0 {
+			needed = fmt.Sprintf("over %d", queueing.MaxReplicas)
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s: %s\n", a.Model.Name, seconds(a.Mean), needed, a.Model.Formula, a.Model.Assumes)
+	}
+	fmt.Fprintln(t, "\nAll of them assume a steady state, arrivals that do not depend on the load, a queue without bound, and first come first served.")
+	return t.Flush()
+}
+
+// planned is the plan's JSON. What is without bound, and more replicas than a plan looks
+// at, are null.
+type planned struct {
+	Pool *queueing.Pool `json:"pool"`
+
+	AttentionShare float64    `json:"attention_share"`
+	PrefillSaving  float64    `json:"prefill_saving"`
+	SavingBounds   [2]float64 `json:"prefill_saving_bounds"`
+	PrefillColdS   float64    `json:"prefill_cold_s"`
+	PrefillWarmS   float64    `json:"prefill_warm_s"`
+	ResidenceS     float64    `json:"residence_s"`
+	PlacesCeiling  float64    `json:"places_ceiling_rps"`
+	PrefillCeiling *float64   `json:"prefill_ceiling_rps"`
+	Replicas       int        `json:"replicas"`
+	Utilization    float64    `json:"utilization"`
+	Waits          []waited   `json:"waits"`
+}
+
+type waited struct {
+	Model    string   `json:"model"`
+	Formula  string   `json:"formula"`
+	Assumes  string   `json:"assumes"`
+	MeanS    *float64 `json:"mean_wait_s"`
+	Replicas *int     `json:"replicas_needed"`
+}
+
+func planJSON(p *queueing.Pool, s queueing.Plan) planned {
+	finite := func(x float64) *float64 {
+		if math.IsInf(x, 0) {
+			return nil
+		}
+		return &x
+	}
+	out := planned{Pool: p, AttentionShare: s.AttentionShare, PrefillSaving: s.Saving, SavingBounds: [2]float64{s.SavingLeast, s.SavingMost},
+		PrefillColdS: s.PrefillCold, PrefillWarmS: s.PrefillWarm, ResidenceS: s.Residence, PlacesCeiling: s.PlacesCeiling,
+		PrefillCeiling: finite(s.PrefillCeiling), Replicas: s.Replicas, Utilization: s.Utilization}
+	for _, a := range s.Waits {
+		w := waited{Model: a.Model.Name, Formula: a.Model.Formula, Assumes: a.Model.Assumes, MeanS: finite(a.Mean)}
+		if a.Replicas > 0 {
+			w.Replicas = &a.Replicas
+		}
+		out.Waits = append(out.Waits, w)
+	}
+	return out
+}
+
+// short prints three significant digits, without an exponent where people read none.
+func short(x float64) string {
+	if math.IsInf(x, 1) {
+		return "without bound"
+	}
+	if x >= 1000 && x < 1e15 {
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(x, 'g', 3, 64)
+}
+
+func perCent(x float64) string { return short(100*x) + " %" }
+
+func seconds(x float64) string {
+	if math.IsInf(x, 1) {
+		return short(x)
+	}
+	if x < 1 {
+		return short(1000*x) + " ms"
+	}
+	return short(x) + " s"
+}
+
+func rate(x float64) string {
+	if math.IsInf(x, 1) {
+		return short(x)
+	}
+	return short(x) + " calls/s"
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"time"
+
+	"kvasir/client/arrival"
+	"kvasir/client/workload"
+	"kvasir/selection/policy"
+	"kvasir/sim"
+)
+
+const simUsage = `usage: kvasir sim (--trace FILE | --workload SPEC) [flags]
+
+Plays a workload through the gateway's own state machine and policies, over models of
+engines, in virtual time, and prints what each policy would have done. The same seed gives
+the same bytes.
+
+workload:
+  --trace FILE               Mooncake, Azure, BurstGPT, agent sessions, ShareGPT, vLLM's, AIPerf's or
+                             Kvasir's own format; may be compressed with zstd or gzip
+  --trace-format FORMAT      (default: found out by its first record)
+  and all other flags of reading and changing that kvasir trace -h lists, but --seed and --rate:
+  --for 10m, --sessions 1000, --loops 3 --fresh, --raw, --strict, …
+  --workload SPEC            a generator in place of a trace, such as conversations:turns=6,system=2000;
+                             help lists them
+  --arrivals SPEC            when its sessions come, such as gamma:rate=2,burstiness=0.3; help lists
+                             them (default poisson:rate=1, for 10m)
+  --rate-scale X             sessions come X times as fast (default 1)
+  --clock NAME               closed-loop: a session's next call comes once those before it have
+                             ended and its gap is over; recorded: when the trace says (default
+                             closed-loop)
+  --warmup D                 calls that come earlier are not measured (default: a tenth of the
+                             workload's length)
+
+pool:
+  --policy NAMES             separated by commas, or all (default all); parameters follow a colon:
+                             cache-aware:cache_threshold=0.5;balance_abs_threshold=32
+  --replicas N               (default 4)
+  --model NAME --device NAME of the replicas (default llama-3.1-8b on h100); --device takes a
+                             list with counts for a mixed pool: h100*3,a100*1
+  --gateways N               each with a view of its own (default 1); a session stays with one
+  --scrape D                 between two readings of an engine's gauges, 0: none (default 1s)
+  --scrape-delay D           from a reading until the gateway has it (default 0s)
+  --scrape-loss SHARE        of the readings (default 0)
+  --stagger                  gateways read at instants of their own
+  --max-num-seqs N, --max-num-batched-tokens N, --num-gpu-blocks N, --max-model-len N,
+  --enable-chunked-prefill=BOOL, --enable-prefix-caching=BOOL
+                             as vLLM's (default: the profile's)
+  --step-overhead D          what the host adds to every step (default 1ms)
+  --batching NAME            continuous or static (default continuous)
+  --speculative-tokens N --speculative-acceptance SHARE --speculative-overhead D
+                             tokens drafted for a decode in a step, the probability that each is
+                             accepted, and what drafting adds to a step (default: none)
+  --host-blocks N --host-bandwidth BYTES
+                             KV blocks in the host's memory, and bytes a second back (default: none)
+  --block-size N             tokens a KV block (default: the trace's, else 16)
+  --down ENGINE@FROM-TO      an engine, counted from 1, is gone and comes back empty; may be repeated
+  --slow ENGINE@AT=FACTOR    its steps take FACTOR times as long from then on; may be repeated
+  --join ENGINE@AT           it is added to the pool then, cold; may be repeated
+
+result:
+  --slo-ttft D, --slo-tpot D, --slo-e2e D   what a call must keep to count as good (default: none)
+  --seed N --seeds N         the first seed, and how many runs (defaults 1 and 1)
+  --format NAME              table, json or csv (default table)
+  --timeline FILE            CSV: what each engine reports every second, of the first policy's first run
+  --calls FILE               CSV: every call of that run
+  --goodput                  search the highest --rate-scale that keeps the SLO for --attainment
+                             of the calls; --svg FILE and --csv FILE draw and list the curve
+  --attainment SHARE         (default 0.9)
+  --tolerance SHARE          how narrow the search gets (default 0.03)
+  --load SHARE               run at this share of the pool's capacity, which is the goodput of
+                             least-outstanding, in place of --rate-scale
+  --sensitivity              rank order when prefill, decode and overhead cost 10 % more or less,
+                             each time at the same --load (default 0.8 then)
+  --jobs N                   runs at a time (default: the machine's cores)
+
+example:
+  kvasir sim --trace conversation_trace.jsonl --policy round-robin,cache-aware --replicas 8 \
+    --rate-scale 1.5 --slo-ttft 4s --slo-tpot 100ms
+`
+
+// simOptions is what the flags say.
+type simOptions struct {
+	work     workloadOptions
+	policies []namedPolicy
+	scenario sim.Scenario // of every run, but for policy, seed and workload
+	warmup   time.Duration
+	rate     float64
+	clock    sim.Clock
+
+	seed                    uint64
+	seeds, jobs             int
+	format, timeline, calls string
+	goodput, sensitivity    bool
+	attainment, tolerance   float64
+	load                    float64 // 0: --rate-scale counts
+	svg, csv                string
+	block                   int
+}
+
+// namedPolicy is a rule with parameters, and how it was asked for.
+type namedPolicy struct {
+	name   string
+	rule   policy.Rule
+	params policy.Params
+}
+
+// runSim is kvasir sim.
+func runSim(ctx context.Context, env environment, args []string) int {
+	o, err := parseSim(env, args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(env.stdout, simUsage)
+		return 0
+	case o != nil && o.work.spec == "help":
+		fmt.Fprint(env.stdout, workload.Describe())
+		return 0
+	case o != nil && o.work.arrivals == "help":
+		fmt.Fprint(env.stdout, arrival.Catalog().Describe())
+		return 0
+	case err != nil:
+		for _, e := range flatten(err) {
+			fmt.Fprintf(env.stderr, "kvasir sim: %v\n", e)
+		}
+		fmt.Fprintln(env.stderr, "kvasir sim -h lists the flags.")
+		return 2
+	}
+	if err := o.run(ctx, env); err != nil {
+		fmt.Fprintf(env.stderr, "kvasir sim: %v\n", err)
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,325 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"kvasir/accelerator"
+	"kvasir/engine"
+	"kvasir/internal/mono"
+	"kvasir/selection/policy"
+	"kvasir/sim"
+)
+
+// repeated is a flag that may be given several times.
+type repeated []string
+
+func (r *repeated) String() string     { return strings.Join(*r, " ") }
+func (r *repeated) Set(s string) error { *r = append(*r, s); return nil }
+
+// parseSim reads the flags. The error has every mistake, or is flag.ErrHelp.
+func parseSim(env environment, args []string) (*simOptions, error) {
+	o := &simOptions{}
+	s := &o.scenario
+	f := flag.NewFlagSet("kvasir sim", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	o.work.flags(f)
+	f.Float64Var(&o.rate, "rate-scale", 1, "")
+	clock := f.String("clock", "closed-loop", "")
+	f.DurationVar(&o.warmup, "warmup", -1, "")
+
+	policies := f.String("policy", "all", "")
+	replicas := f.Int("replicas", 4, "")
+	model := f.String("model", "llama-3.1-8b", "")
+	devices := f.String("device", "h100", "")
+	f.IntVar(&s.Gateways, "gateways", 1, "")
+	f.DurationVar(&s.Scrape, "scrape", time.Second, "")
+	f.DurationVar(&s.Delay, "scrape-delay", 0, "")
+	f.Float64Var(&s.Loss, "scrape-loss", 0, "")
+	f.BoolVar(&s.Stagger, "stagger", false, "")
+	var e replicaFlags
+	e.flags(f)
+	var down, slow, join repeated
+	f.Var(&down, "down", "")
+	f.Var(&slow, "slow", "")
+	f.Var(&join, "join", "")
+
+	f.DurationVar(&s.SLO.TTFT, "slo-ttft", 0, "")
+	f.DurationVar(&s.SLO.TPOT, "slo-tpot", 0, "")
+	f.DurationVar(&s.SLO.E2E, "slo-e2e", 0, "")
+	f.Uint64Var(&o.seed, "seed", 1, "")
+	f.IntVar(&o.seeds, "seeds", 1, "")
+	f.StringVar(&o.format, "format", "table", "")
+	f.StringVar(&o.timeline, "timeline", "", "")
+	f.StringVar(&o.calls, "calls", "", "")
+	f.BoolVar(&o.goodput, "goodput", false, "")
+	f.Float64Var(&o.attainment, "attainment", 0.9, "")
+	f.Float64Var(&o.tolerance, "tolerance", 0.03, "")
+	f.StringVar(&o.svg, "svg", "", "")
+	f.StringVar(&o.csv, "csv", "", "")
+	f.BoolVar(&o.sensitivity, "sensitivity", false, "")
+	f.Float64Var(&o.load, "load", 0, "")
+	f.IntVar(&o.jobs, "jobs", runtime.GOMAXPROCS(0), "")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	var errs []error
+	bad := func(flag string, value any, allowed string) {
+		errs = append(errs, fmt.Errorf("--%s: %v is not allowed; allowed: %s", flag, value, allowed))
+	}
+	if f.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("unexpected %q", f.Arg(0)))
+	}
+	if !(o.rate > 0 && o.rate <= 1e6) {
+		bad("rate-scale", o.rate, "above 0, at most 1e6")
+	}
+	switch *clock {
+	case sim.ClosedLoop.String():
+		o.clock = sim.ClosedLoop
+	case sim.Recorded.String():
+		o.clock = sim.Recorded
+	default:
+		bad("clock", *clock, "closed-loop or recorded")
+	}
+	for _, n := range []struct {
+		flag             string
+		value, min, most int
+	}{
+		{"replicas", *replicas, 1, 1 << 16}, {"gateways", s.Gateways, 1, 1 << 10}, {"seeds", o.seeds, 1, 1000}, {"jobs", o.jobs, 1, 1 << 10},
+	} {
+		if n.value < n.min || n.value > n.most {
+			bad(n.flag, n.value, fmt.Sprintf("%d to %d", n.min, n.most))
+		}
+	}
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{
+		{"scrape", s.Scrape}, {"scrape-delay", s.Delay}, {"slo-ttft", s.SLO.TTFT}, {"slo-tpot", s.SLO.TPOT}, {"slo-e2e", s.SLO.E2E},
+	} {
+		if d.value < 0 {
+			bad(d.flag, d.value, "0s or more")
+		}
+	}
+	if s.Scrape > 0 && s.Scrape < time.Millisecond {
+		bad("scrape", s.Scrape, "0s, or 1ms or more")
+	}
+	if !(s.Loss >= 0 && s.Loss <= 1) {
+		bad("scrape-loss", s.Loss, "0 to 1")
+	}
+	if !(o.attainment > 0 && o.attainment <= 1) {
+		bad("attainment", o.attainment, "above 0, at most 1")
+	}
+	if !(o.tolerance >= 0.001 && o.tolerance <= 0.5) {
+		bad("tolerance", o.tolerance, "0.001 to 0.5")
+	}
+	if o.format != "table" && o.format != "json" && o.format != "csv" {
+		bad("format", o.format, "table, json or csv")
+	}
+	if o.sensitivity && o.load == 0 {
+		o.load = 0.8
+	}
+	if !(o.load >= 0 && o.load <= 10) {
+		bad("load", o.load, "above 0, at most 10")
+	}
+	if o.load > 0 && s.SLO == (sim.SLO{}) {
+		errs = append(errs, errors.New("--load and --sensitivity need --slo-ttft, --slo-tpot or --slo-e2e"))
+	}
+	if o.goodput && s.SLO == (sim.SLO{}) {
+		errs = append(errs, errors.New("--goodput needs --slo-ttft, --slo-tpot or --slo-e2e"))
+	}
+	if (o.goodput || o.sensitivity) && (o.timeline != "" || o.calls != "") {
+		errs = append(errs, errors.New("--timeline and --calls go with a plain run, not with --goodput and --sensitivity"))
+	}
+	if !o.goodput && (o.svg != "" || o.csv != "") {
+		errs = append(errs, errors.New("--svg and --csv go with --goodput; --format csv prints a plain run"))
+	}
+	if e.batching != engine.Continuous.String() && e.batching != engine.Static.String() {
+		bad("batching", e.batching, "continuous or static")
+	}
+	o.policies = parsePolicies(*policies, &errs)
+	errs = append(errs, o.work.check()...)
+	engines, err := parsePool(*model, *devices, *replicas, &e)
+	errs = append(errs, err...)
+	s.Engines = engines
+	o.block = e.block
+	errs = append(errs, parseTimes(s.Engines, "down", down, parseDown)...)
+	errs = append(errs, parseTimes(s.Engines, "slow", slow, parseSlow)...)
+	errs = append(errs, parseTimes(s.Engines, "join", join, parseJoin)...)
+	return o, errors.Join(errs...)
+}
+
+// parsePolicies reads --policy.
+func parsePolicies(text string, errs *[]error) []namedPolicy {
+	var out []namedPolicy
+	if text == "all" {
+		for _, r := range policy.Catalog() {
+			out = append(out, namedPolicy{r.Name, r, r.Params()})
+		}
+		return out
+	}
+	for name := range strings.SplitSeq(text, ",") {
+		rule, params, err := policy.Parse(name)
+		if err != nil {
+			*errs = append(*errs, fmt.Errorf("--policy: %w", err))
+			continue
+		}
+		out = append(out, namedPolicy{name, rule, params})
+	}
+	return out
+}
+
+// replicaFlags are the flags of kvasir engine that the simulator's replicas have, too.
+type replicaFlags struct {
+	seqs, batched, blocks, block, length int
+	chunked, caching                     bool
+	overhead                             time.Duration
+	batching                             string
+	speculation                          engine.Speculation
+	host                                 engine.HostTier
+}
+
+func (e *replicaFlags) flags(f *flag.FlagSet) {
+	f.IntVar(&e.seqs, "max-num-seqs", 0, "")
+	f.IntVar(&e.batched, "max-num-batched-tokens", 0, "")
+	f.IntVar(&e.blocks, "num-gpu-blocks", 0, "")
+	f.IntVar(&e.block, "block-size", 0, "")
+	f.IntVar(&e.length, "max-model-len", 0, "")
+	f.BoolVar(&e.chunked, "enable-chunked-prefill", true, "")
+	f.BoolVar(&e.caching, "enable-prefix-caching", true, "")
+	f.DurationVar(&e.overhead, "step-overhead", engine.DefaultOverhead, "")
+	f.StringVar(&e.batching, "batching", engine.Continuous.String(), "")
+	f.IntVar(&e.speculation.Drafted, "speculative-tokens", 0, "")
+	f.Float64Var(&e.speculation.Acceptance, "speculative-acceptance", 0, "")
+	f.DurationVar(&e.speculation.Overhead, "speculative-overhead", 0, "")
+	f.IntVar(&e.host.Blocks, "host-blocks", 0, "")
+	f.Float64Var(&e.host.Bandwidth, "host-bandwidth", 0, "")
+}
+
+// replicaFlagOf has the flag that sets a field of engine.Config.
+var replicaFlagOf = map[string]string{
+	"NumBlocks": "num-gpu-blocks", "BlockTokens": "block-size", "MaxBatchedTokens": "max-num-batched-tokens", "MaxSeqs": "max-num-seqs",
+	"MaxModelLen": "max-model-len", "Overhead": "step-overhead", "PrefixCaching": "enable-prefix-caching",
+	"Host.Blocks": "host-blocks", "Host.Bandwidth": "host-bandwidth", "Speculation.Drafted": "speculative-tokens",
+	"Speculation.Acceptance": "speculative-acceptance", "Speculation.Overhead": "speculative-overhead",
+}
+
+// config is one replica's; blocks of another size than --block-size hold as many tokens.
+func (e *replicaFlags) config(p accelerator.Profile, block int) engine.Config {
+	c := engine.Defaults(p)
+	set := func(field *int, value int) {
+		if value != 0 {
+			*field = value
+		}
+	}
+	set(&c.BlockTokens, block)
+	c.NumBlocks = p.Blocks(c.BlockTokens)
+	set(&c.NumBlocks, e.blocks)
+	set(&c.MaxSeqs, e.seqs)
+	set(&c.MaxBatchedTokens, e.batched)
+	set(&c.MaxModelLen, e.length)
+	if e.seqs == 0 {
+		c.MaxSeqs = min(c.MaxSeqs, c.MaxBatchedTokens/(1+max(e.speculation.Drafted, 0)))
+	}
+	c.ChunkedPrefill, c.PrefixCaching, c.Overhead = e.chunked, e.caching, e.overhead
+	c.Speculation, c.Host = e.speculation, e.host
+	if e.batching == engine.Static.String() {
+		c.Batching, c.ChunkedPrefill = engine.Static, false
+	}
+	return c
+}
+
+// parsePool reads --model, --device and --replicas.
+func parsePool(model, devices string, replicas int, e *replicaFlags) ([]sim.Engine, []error) {
+	var errs []error
+	var out []sim.Engine
+	counted := false
+	for part := range strings.SplitSeq(devices, ",") {
+		device, count, has := strings.Cut(part, "*")
+		n := replicas
+		if has {
+			counted = true
+			var err error
+			if n, err = strconv.Atoi(count); err != nil || n < 1 || n > 1<<16 {
+				errs = append(errs, fmt.Errorf("--device: %q is not allowed; allowed: DEVICE*COUNT with a count from 1", part))
+				continue
+			}
+		} else if counted || strings.Contains(devices, ",") {
+			errs = append(errs, fmt.Errorf("--device: %q has no count; in a list each has one: h100*3,a100*1", part))
+			continue
+		}
+		p, err := accelerator.Lookup(model + "/" + device)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--model, --device: %w", err))
+			continue
+		}
+		c := e.config(p, e.block)
+		if err := c.Validate(); err != nil {
+			for _, err := range flatten(err) {
+				if e, ok := errors.AsType[*engine.ConfigError](err); ok && replicaFlagOf[e.Field] != "" {
+					err = fmt.Errorf("--%s is %v; allowed on %s: %s", replicaFlagOf[e.Field], e.Value, p.Name, e.Allowed)
+				}
+				errs = append(errs, err)
+			}
+			continue
+		}
+		for range n {
+			out = append(out, sim.Engine{Config: c})
+		}
+	}
+	return out, errs
+}
+
+// parseTimes reads what happens to engines: ENGINE@rest.
+func parseTimes(engines []sim.Engine, name string, texts []string, take func(*sim.Engine, string) error) []error {
+	var errs []error
+	for _, text := range texts {
+		number, rest, ok := strings.Cut(text, "@")
+		n, err := strconv.Atoi(number)
+		if !ok || err != nil || n < 1 || n > len(engines) {
+			errs = append(errs, fmt.Errorf("--%s: %q is not allowed; it begins with an engine from 1 to %d and @", name, text, len(engines)))
+			continue
+		}
+		if err := take(&engines[n-1], rest); err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %q: %w", name, text, err))
+		}
+	}
+	return errs
+}
+
+func parseDown(e *sim.Engine, rest string) error {
+	from, to, ok := strings.Cut(rest, "-")
+	a, errA := time.ParseDuration(from)
+	b, errB := time.ParseDuration(to)
+	if !ok || errA != nil || errB != nil || a <= 0 || b <= a || len(e.Down) > 0 && mono.Time(a) <= e.Down[len(e.Down)-1].To {
+		return errors.New("expected FROM-TO, two durations in order, after those given before")
+	}
+	e.Down = append(e.Down, sim.Outage{From: mono.Time(a), To: mono.Time(b)})
+	return nil
+}
+
+func parseSlow(e *sim.Engine, rest string) error {
+	at, factor, ok := strings.Cut(rest, "=")
+	a, errA := time.ParseDuration(at)
+	x, errX := strconv.ParseFloat(factor, 64)
+	if !ok || errA != nil || errX != nil || a < 0 || !(x > 0 && x <= engine.MaxPace) {
+		return fmt.Errorf("expected AT=FACTOR, a duration and a number above 0, at most %g", float64(engine.MaxPace))
+	}
+	e.Pace = append(e.Pace, sim.Pace{At: mono.Time(a), Factor: x})
+	return nil
+}
+
+func parseJoin(e *sim.Engine, rest string) error {
+	at, err := time.ParseDuration(rest)
+	if err != nil || at <= 0 {
+		return errors.New("expected a duration above 0")
+	}
+	e.Joins = mono.Time(at)
+	return nil
+}

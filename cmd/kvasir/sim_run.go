@@ -1,0 +1,397 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"kvasir/internal/mono"
+	"kvasir/selection/policy"
+	"kvasir/sim"
+)
+
+// simulator runs scenarios, as many at a time as --jobs says.
+type simulator struct {
+	*simOptions
+	work  *loadedWorkload
+	slots chan struct{}
+	runs  progress
+}
+
+// run does what the flags say.
+func (o *simOptions) run(ctx context.Context, env environment) error {
+	w, err := o.work.load(ctx, o.seed, o.seeds)
+	if err != nil {
+		return err
+	}
+	if o.block == 0 && w.blockTokens > 0 {
+		o.resize(w.blockTokens)
+	}
+	s := &simulator{simOptions: o, work: w, slots: make(chan struct{}, o.jobs)}
+	s.runs.begin(env.stderr)
+	defer s.runs.end()
+	report := simReport{Config: o.describe(w)}
+	if o.load > 0 && !o.sensitivity {
+		if err := s.matchLoad(ctx); err != nil {
+			return err
+		}
+		report.Config.RateScale = o.rate
+	}
+	switch {
+	case o.sensitivity:
+		return s.sensitivityReport(ctx, env.stdout, &report)
+	case o.goodput:
+		return s.goodputReport(ctx, env.stdout, &report)
+	}
+	report.Results, err = s.rows(ctx, o.policies, o.rate, o.scenario.Engines)
+	if err != nil {
+		return err
+	}
+	s.runs.end()
+	return o.print(env.stdout, &report)
+}
+
+// resize makes the engines' blocks as long as the trace's, for as many tokens: blocks that
+// the trace does not tell apart need not be told apart here, and a run is faster.
+func (o *simOptions) resize(block int) {
+	for i := range o.scenario.Engines {
+		c := &o.scenario.Engines[i].Config
+		c.NumBlocks = max(c.NumBlocks*c.BlockTokens/block, 1)
+		c.BlockTokens = block
+	}
+}
+
+// simReport is the JSON output.
+type simReport struct {
+	Config  simConfig      `json:"config"`
+	Results []sim.Row      `json:"results,omitempty"`
+	Goodput []goodputCurve `json:"goodput,omitempty"`
+}
+
+// simConfig says what was simulated.
+type simConfig struct {
+	Workload   string   `json:"workload"`
+	Notes      []string `json:"notes,omitempty"`
+	ClosedLoop string   `json:"closed_loop"`
+	Sessions   int      `json:"sessions"`
+	Calls      int      `json:"calls"`
+	LengthS    float64  `json:"length_s"`
+	WarmupS    float64  `json:"warmup_s"`
+	RateScale  float64  `json:"rate_scale"`
+	Engines    []string `json:"engines"`
+	BlockSize  int      `json:"block_size"`
+	Gateways   int      `json:"gateways"`
+	ScrapeS    float64  `json:"scrape_s"`
+	SLO        string   `json:"slo"`
+	Seed       uint64   `json:"seed"`
+	Seeds      int      `json:"seeds"`
+}
+
+func (o *simOptions) describe(w *loadedWorkload) simConfig {
+	c := simConfig{
+		Workload: w.name, Sessions: w.sessions, Calls: w.calls, LengthS: w.length.Seconds(), RateScale: o.rate,
+		WarmupS: o.warmupOf(w).Seconds(), BlockSize: o.scenario.Engines[0].Config.BlockTokens,
+		Gateways: o.scenario.Gateways, ScrapeS: o.scenario.Scrape.Seconds(), Seed: o.seed, Seeds: o.seeds,
+		Notes: w.notes,
+	}
+	switch {
+	case o.clock == sim.Recorded:
+		c.ClosedLoop = "nothing: every call comes when the trace says"
+	case w.calls == w.sessions:
+		c.ClosedLoop = "nothing: every session is one call"
+	default:
+		c.ClosedLoop = cmp.Or(w.loop, "within sessions, where a later call waits for the end of those before it; sessions come open-loop")
+	}
+	c.SLO = sloText(o.scenario.SLO)
+	counts := map[string]int{}
+	for _, e := range o.scenario.Engines {
+		if counts[e.Config.Profile.Name]++; counts[e.Config.Profile.Name] == 1 {
+			c.Engines = append(c.Engines, e.Config.Profile.Name)
+		}
+	}
+	for i, name := range c.Engines {
+		c.Engines[i] = fmt.Sprintf("%d × %s", counts[name], name)
+	}
+	return c
+}
+
+// warmupOf returns what is not measured at the beginning, by the workload's own clock.
+func (o *simOptions) warmupOf(w *loadedWorkload) time.Duration {
+	if o.warmup >= 0 {
+		return o.warmup
+	}
+	return w.length / 10
+}
+
+func (o *simOptions) print(out io.Writer, r *simReport) error {
+	switch o.format {
+	case "json":
+		return writeJSON(out, r)
+	case "csv":
+		return sim.WriteCSV(out, r.Results)
+	}
+	r.Config.write(out)
+	return sim.WriteTable(out, r.Results)
+}
+
+func writeJSON(out io.Writer, v any) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// write says what was simulated.
+func (c *simConfig) write(out io.Writer) {
+	fmt.Fprintf(out, "%s × %.4g: %d sessions, %d calls in %.0f s\n", c.Workload, c.RateScale, c.Sessions, c.Calls, c.LengthS/c.RateScale)
+	fmt.Fprintf(out, "%s, blocks of %d tokens; gateways: %d, gauges read every %g s; %s; seeds: %d from %d; not measured: the first %.0f s\n",
+		strings.Join(c.Engines, ", "), c.BlockSize, c.Gateways, c.ScrapeS, c.SLO, c.Seeds, c.Seed, c.WarmupS/c.RateScale)
+	fmt.Fprintf(out, "closed loop: %s\n", c.ClosedLoop)
+	for _, note := range c.Notes {
+		fmt.Fprintln(out, note)
+	}
+	fmt.Fprintln(out)
+}
+
+// sloText names the bounds that there are.
+func sloText(s sim.SLO) string {
+	var bounds []string
+	for _, x := range []struct {
+		name  string
+		bound time.Duration
+	}{{"ttft", s.TTFT}, {"tpot", s.TPOT}, {"e2e", s.E2E}} {
+		if x.bound > 0 {
+			bounds = append(bounds, fmt.Sprintf("%s %v", x.name, x.bound))
+		}
+	}
+	if bounds == nil {
+		return "no SLO"
+	}
+	return "SLO " + strings.Join(bounds, ", ")
+}
+
+// one makes one run.
+func (s *simulator) one(ctx context.Context, p namedPolicy, rate float64, engines []sim.Engine, seed int) (*sim.Summary, error) {
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.slots }()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	x := s.scenario
+	x.Rule, x.Params, x.Engines, x.Seed = p.rule, p.params, slices.Clone(engines), s.seed+uint64(seed)
+	x.Warmup = mono.FromSeconds(s.warmupOf(s.work).Seconds() / rate)
+	source, err := s.work.open(x.Seed)
+	if err != nil {
+		return nil, err
+	}
+	x.Workload = sim.SessionsConfig{Source: interruptible(ctx, source), Clock: s.clock, Rate: rate}
+	var timeline *timelineFile
+	var calls *callsFile
+	if seed == 0 && p.name == s.policies[0].name {
+		if s.timeline != "" {
+			if timeline, err = createTimeline(s.timeline); err != nil {
+				return nil, err
+			}
+			x.Sampled = timeline.sample
+		}
+		if s.calls != "" {
+			if calls, err = createCalls(s.calls); err != nil {
+				return nil, errors.Join(err, timeline.close())
+			}
+			x.Ended = calls.call
+		}
+	}
+	result, err := x.Run()
+	if closed := errors.Join(timeline.close(), calls.close()); err == nil {
+		err = closed
+	}
+	s.runs.done()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.name, err)
+	}
+	return result, nil
+}
+
+// point runs a policy with all seeds.
+func (s *simulator) point(ctx context.Context, p namedPolicy, rate float64, engines []sim.Engine) ([]sim.Summary, error) {
+	out := make([]sim.Summary, s.seeds)
+	errs := make([]error, s.seeds)
+	s.runs.expect(s.seeds)
+	var all sync.WaitGroup
+	for i := range s.seeds {
+		all.Go(func() {
+			r, err := s.one(ctx, p, rate, engines, i)
+			if errs[i] = err; err == nil {
+				out[i] = *r
+			}
+		})
+	}
+	all.Wait()
+	return out, errors.Join(errs...)
+}
+
+// rows runs all policies.
+func (s *simulator) rows(ctx context.Context, policies []namedPolicy, rate float64, engines []sim.Engine) ([]sim.Row, error) {
+	rows := make([]sim.Row, len(policies))
+	errs := make([]error, len(policies))
+	var all sync.WaitGroup
+	for i, p := range policies {
+		all.Go(func() {
+			runs, err := s.point(ctx, p, rate, engines)
+			if errs[i] = err; err == nil {
+				rows[i] = sim.NewRow(p.name, runs)
+			}
+		})
+	}
+	all.Wait()
+	return rows, errors.Join(errs...)
+}
+
+// search finds a policy's goodput.
+func (s *simulator) search(ctx context.Context, p namedPolicy, engines []sim.Engine) (*sim.Curve, error) {
+	return sim.Goodput(func(rate float64) (sim.Point, error) {
+		runs, err := s.point(ctx, p, rate, engines)
+		if err != nil {
+			return sim.Point{}, err
+		}
+		mean, half := sim.Mean(runs)
+		return sim.Point{Summary: mean, Half: half, Attainment: float64(mean.Attainment)}, nil
+	}, s.rate, s.attainment, s.tolerance)
+}
+
+// matchLoad sets the rate to the share of the pool's capacity that --load asks for.
+func (s *simulator) matchLoad(ctx context.Context) error {
+	rate, err := s.rateAt(ctx, s.scenario.Engines)
+	s.rate = rate
+	return err
+}
+
+func (s *simulator) rateAt(ctx context.Context, engines []sim.Engine) (float64, error) {
+	rule, _ := policy.Lookup("least-outstanding")
+	c, err := s.search(ctx, namedPolicy{rule.Name, rule, rule.Params()}, engines)
+	if err != nil {
+		return 0, err
+	}
+	if c.Best == nil {
+		return 0, fmt.Errorf("least-outstanding keeps the SLO at no rate down to %g times the workload's: there is no capacity to take %g of", c.Points[0].Rate, s.load)
+	}
+	return c.Best.Rate * s.load, nil
+}
+
+// goodputCurve is a policy's goodput, for JSON and drawings.
+type goodputCurve struct {
+	Policy    string         `json:"policy"`
+	RateScale sim.Number     `json:"rate_scale"`  // the highest that keeps the SLO; null: none does
+	CallsRPS  sim.Number     `json:"calls_rps"`   // calls that come a second at that rate
+	Goodput   sim.Number     `json:"goodput_rps"` // of those, the ones that keep the SLO
+	Half      sim.Number     `json:"goodput_ci95_half_width"`
+	Open      bool           `json:"highest_rate_tried_keeps_it,omitempty"`
+	Points    []goodputPoint `json:"points"`
+}
+
+type goodputPoint struct {
+	RateScale  float64    `json:"rate_scale"`
+	CallsRPS   sim.Number `json:"calls_rps"`
+	Attainment sim.Number `json:"slo_attainment"`
+	Half       sim.Number `json:"slo_attainment_ci95_half_width"`
+	Goodput    sim.Number `json:"goodput_rps"`
+	TTFTP95    sim.Number `json:"ttft_p95_s"`
+	Cached     sim.Number `json:"cached_token_ratio"`
+}
+
+func newCurve(name string, c *sim.Curve) goodputCurve {
+	nan := sim.Number(math.NaN())
+	g := goodputCurve{Policy: name, RateScale: nan, CallsRPS: nan, Goodput: nan, Half: nan, Open: c.Open}
+	if b := c.Best; b != nil {
+		g.RateScale, g.CallsRPS, g.Goodput, g.Half = sim.Number(b.Rate), b.Summary.Rate, b.Summary.Goodput, b.Half.Goodput
+	}
+	for _, p := range c.Points {
+		g.Points = append(g.Points, goodputPoint{p.Rate, p.Summary.Rate, p.Summary.Attainment, p.Half.Attainment, p.Summary.Goodput, p.Summary.TTFT.P95, p.Summary.CachedRatio})
+	}
+	return g
+}
+
+// pooled is the bound that no policy passes: one engine as fast as all together, with all
+// of their blocks.
+const pooled = "pooled (bound)"
+
+func pooledEngine(engines []sim.Engine) []sim.Engine {
+	c := engines[0].Config
+	n := len(engines)
+	c.Profile = c.Profile.Scaled(1 / float64(n))
+	c.Overhead /= time.Duration(n)
+	c.NumBlocks *= n
+	c.MaxSeqs *= n
+	c.MaxBatchedTokens *= n
+	return []sim.Engine{{Config: c}}
+}
+
+// goodputReport searches every policy's goodput.
+func (s *simulator) goodputReport(ctx context.Context, out io.Writer, report *simReport) error {
+	report.Goodput = make([]goodputCurve, len(s.policies)+1)
+	errs := make([]error, len(report.Goodput))
+	var all sync.WaitGroup
+	for i := range report.Goodput {
+		all.Go(func() {
+			p, engines := namedPolicy{name: pooled}, pooledEngine(s.scenario.Engines)
+			if i < len(s.policies) {
+				p, engines = s.policies[i], s.scenario.Engines
+			} else {
+				p.rule, _ = policy.Lookup("round-robin")
+				p.params = p.rule.Params()
+			}
+			c, err := s.search(ctx, p, engines)
+			if errs[i] = err; err == nil {
+				report.Goodput[i] = newCurve(p.name, c)
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	s.runs.end()
+	for _, f := range []struct {
+		name  string
+		write func(io.Writer, []goodputCurve) error
+	}{{s.svg, s.drawGoodput}, {s.csv, writeGoodputCSV}} {
+		if f.name != "" {
+			if err := createFile(f.name, func(w io.Writer) error { return f.write(w, report.Goodput) }); err != nil {
+				return err
+			}
+		}
+	}
+	switch s.format {
+	case "json":
+		return writeJSON(out, report)
+	case "csv":
+		return writeGoodputCSV(out, report.Goodput)
+	}
+	report.Config.write(out)
+	return writeGoodputTable(out, report.Goodput, s.attainment)
+}
+
+// createFile writes a file whole, or says why not.
+func createFile(name string, write func(io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"kvasir/client/workload/trace"
+)
+
+var traceUsage = `usage: kvasir trace stats [flags] FILE...
+       kvasir trace convert [flags] IN OUT
+       kvasir trace head [flags] FILE
+
+stats says what is in traces: arrivals, lengths, sessions, and how much of the prompts
+caches of several sizes would find again.
+convert writes a trace in Kvasir's own format, compressed if OUT ends with .zst; - is
+standard output.
+head prints the first sessions.
+Files may be compressed with zstd or gzip. docs/traces.md describes the formats.
+
+formats:
+` + trace.Describe() + `
+flags:
+  --format FORMAT         of stats and head: table or json (default table)
+  -n N                    of head: how many sessions (default 5)
+  --force                 of convert: overwrite OUT
+
+` + traceFlagsUsage + `
+example:
+  kvasir trace stats conversation_trace.jsonl
+  kvasir trace convert --for 10m --rate 4 conversation_trace.jsonl busy.jsonl.zst
+`
+
+// traceCommand is what the flags of kvasir trace say.
+type traceCommand struct {
+	env    environment
+	ctx    context.Context
+	read   traceFlags
+	format string
+	n      int
+	force  bool
+}
+
+// runTrace is kvasir trace: it describes, converts and shows traces.
+func runTrace(ctx context.Context, env environment, args []string) int {
+	c := traceCommand{env: env, ctx: ctx}
+	flags := flag.NewFlagSet("kvasir trace", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	c.read.register(flags)
+	flags.StringVar(&c.format, "format", "table", "")
+	flags.IntVar(&c.n, "n", 5, "")
+	flags.BoolVar(&c.force, "force", false, "")
+	words, err := parseAnywhere(flags, args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(env.stdout, traceUsage)
+		return 0
+	}
+	if err == nil {
+		err = c.check(flags, words)
+	}
+	if err != nil {
+		for _, e := range flatten(err) {
+			fmt.Fprintf(env.stderr, "kvasir trace: %v\n", e)
+		}
+		fmt.Fprintln(env.stderr, "kvasir trace -h lists commands, formats and flags.")
+		return 2
+	}
+	do := map[string]func([]string) error{"stats": c.stats, "convert": c.convert, "head": c.head}[words[0]]
+	if err := do(words[1:]); err != nil {
+		fmt.Fprintln(env.stderr, "kvasir trace:", err)
+		return 1
+	}
+	return 0
+}
+
+// check returns every mistake of the command line.
+func (c *traceCommand) check(flags *flag.FlagSet, words []string) error {
+	errs := []error{c.read.validate()}
+	command := ""
+	if len(words) > 0 {
+		command, words = words[0], words[1:]
+	}
+	switch {
+	case command == "":
+		errs = append(errs, errors.New("expected stats, convert or head"))
+	case command == "stats" && len(words) < 1:
+		errs = append(errs, errors.New("stats takes one FILE or several"))
+	case command == "convert" && len(words) != 2:
+		errs = append(errs, errors.New("convert takes two files, IN and OUT"))
+	case command == "head" && len(words) != 1:
+		errs = append(errs, errors.New("head takes one FILE"))
+	case command != "stats" && command != "convert" && command != "head":
+		errs = append(errs, fmt.Errorf("no command %q; allowed: stats, convert, head", command))
+	}
+	if c.format != "table" && c.format != "json" {
+		errs = append(errs, fmt.Errorf("--format is %q; allowed: table, json (--in is the file's format)", c.format))
+	}
+	if c.n < 1 {
+		errs = append(errs, fmt.Errorf("-n is %d; allowed: 1 or more", c.n))
+	}
+	flags.Visit(func(f *flag.Flag) {
+		of := map[string]string{"format": "stats head", "n": "head", "force": "convert"}[f.Name]
+		if of != "" && command != "" && !strings.Contains(of, command) {
+			errs = append(errs, fmt.Errorf("%s has no flag --%s", command, f.Name))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// open opens a trace whose sessions end when the command is interrupted.
+func (c *traceCommand) open(name string, tally *trace.Tally) (*trace.Trace, error) {
+	t, err := c.read.open(name, func(got trace.Tally) { *tally = got })
+	if err != nil {
+		return nil, err
+	}
+	t.Source = interruptible(c.ctx, t.Source)
+	return t, nil
+}
+
+// report says on standard error what was passed over. Nothing is dropped without a word.
+func (c *traceCommand) report(name string, t trace.Tally) {
+	if t.Bad == 0 {
+		return
+	}
+	for _, err := range t.First {
+		fmt.Fprintln(c.env.stderr, "kvasir trace:", err)
+	}
+	fmt.Fprintf(c.env.stderr, "kvasir trace: %s: passed over %s of %d\n", name, count(t.Bad, "bad record"), t.Records)
+}
+
+// described is what stats prints of a file.
+type described struct {
+	File       string `json:"file"`
+	Format     string `json:"format"`
+	Records    int    `json:"records"`
+	BadRecords int    `json:"bad_records"`
+	Estimated  bool   `json:"tokens_estimated"`
+	*trace.Stats
+	SpreadSeconds float64         `json:"spread_within_seconds,omitempty"`
+	Raw           *trace.Arrivals `json:"call_arrivals_raw,omitempty"` // where calls were spread
+	DrawnRate     float64         `json:"drawn_sessions_per_second,omitempty"`
+}
+
+func (c *traceCommand) stats(files []string) error {
+	var all []described
+	for _, name := range files {
+		d, err := c.describe(name)
+		if err != nil {
+			return err
+		}
+		if c.format == "json" {
+			all = append(all, d)
+			continue
+		}
+		if err := d.print(c.env.stdout); err != nil {
+			return err
+		}
+	}
+	if c.format == "table" {
+		return nil
+	}
+	e := json.NewEncoder(c.env.stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(all)
+}
+
+// describe reads a file, twice where its calls were spread within bins.
+func (c *traceCommand) describe(name string) (described, error) {
+	var tally trace.Tally
+	t, err := c.open(name, &tally)
+	if err != nil {
+		return described{}, err
+	}
+	s, err := trace.Summarize(t.Source)
+	if err != nil {
+		return described{}, err
+	}
+	c.report(name, tally)
+	d := described{
+		File: name, Format: string(t.Format), Records: tally.Records, BadRecords: tally.Bad,
+		Estimated: t.Estimated, Stats: s, SpreadSeconds: t.Bin.Seconds(), DrawnRate: t.SessionRate,
+	}
+	if t.Bin > 0 && t.Format != trace.Kvasir {
+		raw := *c
+		raw.read.options.Bin, raw.read.options.Raw = 0, true
+		t, err := raw.open(name, &tally)
+		if err != nil {
+			return described{}, err
+		}
+		if d.Raw, err = trace.CallArrivals(t.Source); err != nil {
+			return described{}, err
+		}
+	}
+	return d, nil
+}
+
+func (c *traceCommand) convert(files []string) error {
+	in, out := files[0], files[1]
+	var tally trace.Tally
+	t, err := c.open(in, &tally)
+	if err != nil {
+		return err
+	}
+	sessions, err := 0, error(nil)
+	if out == "-" {
+		sessions, err = trace.Write(c.env.stdout, t)
+	} else {
+		err = writeWhole(out, c.force, func(w io.Writer) error {
+			sessions, err = trace.Write(w, t)
+			return err
+		})
+	}
+	c.report(in, tally)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.env.stderr, "kvasir trace: %s: wrote %s to %s\n", in, count(sessions, "session"), out)
+	return nil
+}
+
+// writeWhole writes a file, compressed if its name ends with .zst, which is there whole or
+// not at all.
+func writeWhole(name string, overwrite bool, write func(io.Writer) error) (err error) {
+	if _, err := os.Lstat(name); err == nil && !overwrite {
+		return fmt.Errorf("%s is there already; --force overwrites it", name)
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if err := compressed(f, strings.HasSuffix(name, ".zst"), write); err != nil {
+		return err
+	}
+	if err := f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+func compressed(w io.Writer, yes bool, write func(io.Writer) error) error {
+	if !yes {
+		return write(w)
+	}
+	z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	if err := write(z); err != nil {
+		_ = z.Close()
+		return err
+	}
+	return z.Close()
+}
+
+func (c *traceCommand) head(files []string) error {
+	name := files[0]
+	var tally trace.Tally
+	t, err := c.open(name, &tally)
+	if err != nil {
+		return err
+	}
+	t.Source = trace.Transform{Sessions: c.n}.Apply(t.Source)
+	defer func() { c.report(name, tally) }()
+	if c.format == "json" {
+		_, err := trace.Write(c.env.stdout, t)
+		return err
+	}
+	out := bufio.NewWriter(c.env.stdout)
+	if err := printHead(out, t); err != nil {
+		return err
+	}
+	return out.Flush()
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const traceData = "../../client/workload/trace/testdata/"
+
+// callTrace runs kvasir trace and returns its exit code and what it printed.
+func callTrace(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, talk strings.Builder
+	code = runTrace(t.Context(), environment{stdout: &out, stderr: &talk}, args)
+	return code, out.String(), talk.String()
+}
+
+func TestTrace_Stats(t *testing.T) {
+	code, out, talk := callTrace(t, "stats", traceData+"mooncake_conversation.jsonl", traceData+"azure_2023_code.csv")
+	for _, want := range []string{
+		"mooncake_conversation.jsonl: mooncake, 40 calls in 40 sessions\n",
+		"timestamps are rounded: calls are spread within 3 s (--raw leaves them)",
+		"calls, raw", "prompt tokens", "a cache that forgets nothing", "one LRU cache of 16.0 M tokens",
+		"shared prefixes that save most", "azure, 60 calls in 60 sessions", "nothing is known of prefixes",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in:\n%s", want, out)
+		}
+	}
+	if code != 0 || talk != "" {
+		t.Errorf("exit code %d, said %q", code, talk)
+	}
+}
+
+func TestTrace_StatsAsJSON(t *testing.T) {
+	code, out, talk := callTrace(t, "stats", "--format", "json", traceData+"sharegpt.json")
+	var all []map[string]any
+	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != 1 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	d := all[0]
+	if code != 0 || d["calls"] != 3. || d["bad_records"] != 1. || d["records"] != 3. || d["tokens_estimated"] != true || d["drawn_sessions_per_second"] != 1. {
+		t.Errorf("exit code %d: %v", code, d)
+	}
+	want := "kvasir trace: " + traceData + "sharegpt.json:13: conversations has no question; allowed: one or more messages that are no answers\n" +
+		"kvasir trace: " + traceData + "sharegpt.json: passed over 1 bad record of 3\n"
+	if talk != want {
+		t.Errorf("it said\n%s  want\n%s", talk, want)
+	}
+}
+
+func TestTrace_WhenStrict_EndsAtABadRecord(t *testing.T) {
+	code, out, talk := callTrace(t, "stats", "--strict", traceData+"sharegpt.json")
+	if code != 1 || out != "" || !strings.HasPrefix(talk, "kvasir trace: "+traceData+"sharegpt.json:13: ") {
+		t.Errorf("exit code %d, printed %q, said %q", code, out, talk)
+	}
+}
+
+// TestTrace_Convert: a compressed copy says the same as the file itself.
+func TestTrace_Convert(t *testing.T) {
+	folder := t.TempDir()
+	for _, file := range []string{"agents.jsonl", "mooncake_synthetic.jsonl", "prompts.jsonl"} {
+		for _, ending := range []string{".jsonl", ".jsonl.zst"} {
+			to := filepath.Join(folder, file+ending)
+			code, out, talk := callTrace(t, "convert", "--raw", traceData+file, to)
+			if code != 0 || out != "" || !strings.Contains(talk, "wrote") {
+				t.Fatalf("exit code %d, printed %q, said %q", code, out, talk)
+			}
+			b, err := os.ReadFile(to)
+			if packed := bytes.HasPrefix(b, []byte("\x28\xb5\x2f\xfd")); err != nil || packed != strings.HasSuffix(to, ".zst") {
+				t.Errorf("%s is compressed: %v (%v)", to, packed, err)
+			}
+			_, want, _ := callTrace(t, "head", "--raw", "-n", "100", traceData+file)
+			if _, got, _ := callTrace(t, "head", "-n", "100", to); got != want || len(want) < 200 {
+				t.Errorf("%s: the copy shows\n%s  want\n%s", file, got, want)
+			}
+			if code, _, talk := callTrace(t, "convert", traceData+file, to); code != 1 || !strings.Contains(talk, "--force overwrites it") {
+				t.Errorf("a file that is there: exit code %d, said %q", code, talk)
+			}
+			if code, _, talk := callTrace(t, "convert", "--force", traceData+file, to); code != 0 {
+				t.Errorf("with --force: exit code %d, said %q", code, talk)
+			}
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(folder, ".*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v (%v)", left, err)
+	}
+}
+
+func TestTrace_ConvertThatFails_LeavesNothing(t *testing.T) {
+	folder := t.TempDir()
+	code, _, talk := callTrace(t, "convert", "--strict", traceData+"sharegpt.json", filepath.Join(folder, "out.jsonl"))
+	left, err := os.ReadDir(folder)
+	if code != 1 || err != nil || len(left) > 0 {
+		t.Errorf("exit code %d, said %q, left %v", code, talk, left)
+	}
+}
+
+func TestTrace_ReadsCompressedFiles(t *testing.T) {
+	plain, err := os.ReadFile(traceData + "azure_2024.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var zipped, packed bytes.Buffer
+	g := gzip.NewWriter(&zipped)
+	z, err := zstd.NewWriter(&packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []interface {
+		Write([]byte) (int, error)
+		Close() error
+	}{g, z} {
+		if _, err := w.Write(plain); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, want, _ := callTrace(t, "head", traceData+"azure_2024.csv")
+	for name, b := range map[string][]byte{"zipped": zipped.Bytes(), "packed": packed.Bytes()} {
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, got, talk := callTrace(t, "head", file); code != 0 || got != want {
+			t.Errorf("%s: exit code %d, said %q, showed\n%s", name, code, talk, got)
+		}
+		// A file that is cut off is not taken for a shorter one.
+		if err := os.WriteFile(file, b[:len(b)-9], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, talk := callTrace(t, "stats", file); code != 1 || talk == "" {
+			t.Errorf("%s, cut off: exit code %d, said %q", name, code, talk)
+		}
+	}
+}
+
+func TestTrace_HeadAsJSON_IsATrace(t *testing.T) {
+	code, out, _ := callTrace(t, "head", "-n", "2", "--format", "json", traceData+"agents.jsonl")
+	if lines := strings.Count(out, "\n"); code != 0 || lines != 3 || !strings.HasPrefix(out, `{"kvasir_trace":1,`) {
+		t.Errorf("exit code %d, %d lines: %.100s", code, lines, out)
+	}
+}
+
+func TestTrace_SaysWhatIsMisused(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "expected stats, convert or head"},
+		{[]string{"tell"}, `no command "tell"; allowed: stats, convert, head`},
+		{[]string{"stats"}, "stats takes one FILE or several"},
+		{[]string{"convert", "a"}, "convert takes two files, IN and OUT"},
+		{[]string{"head"}, "head takes one FILE"},
+		{[]string{"stats", "--format", "csv", "f"}, `--format is "csv"; allowed: table, json`},
+		{[]string{"stats", "-n", "3", "f"}, "stats has no flag --n"},
+		{[]string{"stats", "--in", "morse", "f"}, "Format is morse; allowed: kvasir, "},
+		{[]string{"stats", "--rate", "-2", "f"}, "Rate is -2; allowed: "},
+		{[]string{"head", "-n", "0", "f"}, "-n is 0; allowed: 1 or more"},
+		{[]string{"stats", "--colour"}, "flag provided but not defined"},
+	} {
+		if code, out, talk := callTrace(t, c.args...); code != 2 || out != "" || !strings.Contains(talk, c.want) {
+			t.Errorf("%v: exit code %d, printed %q, said %q", c.args, code, out, talk)
+		}
+	}
+	if code, _, talk := callTrace(t, "stats", "nowhere"); code != 1 || !strings.Contains(talk, "nowhere") {
+		t.Errorf("a file that is not there: exit code %d, said %q", code, talk)
+	}
+	if code, out, _ := callTrace(t, "-h"); code != 0 || !strings.Contains(out, "sharegpt") {
+		t.Errorf("help: exit code %d", code)
+	}
+}

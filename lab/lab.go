@@ -1,0 +1,157 @@
+// Package lab is pure and stands over all layers: named experiments, one a file. Each has
+// the article's own settings as its defaults, and gives tables and a verdict on every
+// claim that it can check: ours equals the article's figure, the claim holds, or it does not.
+//
+// A run is decided by the lab, its settings and the number of seeds; it gives the same
+// bytes on every platform.
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// MaxSeeds bounds how often a lab is repeated.
+const MaxSeeds = 1000
+
+// DefaultSeeds is how often a seeded lab is repeated where nothing else is asked for.
+const DefaultSeeds = 20
+
+// Lab is an experiment. Labs are values of Catalog; they are never changed.
+type Lab struct {
+	Name    string // kebab-case
+	Title   string
+	Section string // of the article
+	About   string // what is computed or played, and what was chosen where the article is silent
+	Seeded  bool   // something is drawn at random: figures are means over seeds
+
+	settings func() experiment // with the article's settings
+}
+
+// experiment is a lab's settings and what is done with them. Seeds count from 1.
+type experiment interface {
+	params() []Param
+	run(seeds int) ([]Table, []Verdict)
+}
+
+// Params returns the lab's settings in the order of its documentation.
+func (l Lab) Params() []Param { return l.settings().params() }
+
+// Setting is a setting's name and value, both as on the command line.
+type Setting struct{ Key, Value string }
+
+// Result is what a run gives.
+type Result struct {
+	Lab      string         `json:"lab"`
+	Title    string         `json:"title"`
+	Section  string         `json:"section"`
+	Settings map[string]any `json:"settings"`
+	Seeds    int            `json:"seeds"` // 0: nothing is drawn
+	Tables   []Table        `json:"tables"`
+
+	// Verdicts are given for the article's own settings alone: of others it says nothing.
+	Verdicts []Verdict `json:"verdicts"`
+
+	params  []Param // with the values of this run
+	changed bool    // a setting is not the article's
+}
+
+// Run plays the lab. Settings that are not named have the article's values; seeds counts
+// for seeded labs alone and must be 1 to MaxSeeds. The error has every setting that is
+// wrong; each is a SettingError, but for a name that is given twice.
+func (l Lab) Run(settings []Setting, seeds int) (*Result, error) {
+	x := l.settings()
+	params := x.params()
+	if err := assign(l.Name, params, settings); err != nil {
+		return nil, err
+	}
+	r := &Result{Lab: l.Name, Title: l.Title, Section: l.Section, Settings: map[string]any{}, params: params}
+	for _, p := range params {
+		r.Settings[p.Key] = p.jsonValue()
+		r.changed = r.changed || p.value() != p.Default
+	}
+	if l.Seeded {
+		if seeds < 1 || seeds > MaxSeeds {
+			return nil, fmt.Errorf("seeds is %d; allowed: 1 to %d", seeds, MaxSeeds)
+		}
+		r.Seeds = seeds
+	}
+	r.Tables, r.Verdicts = x.run(seeds)
+	if r.changed {
+		r.Verdicts = []Verdict{}
+	}
+	return r, nil
+}
+
+// Failures returns the verdicts by which the article's claim does not hold.
+func (r *Result) Failures() []Verdict {
+	var failed []Verdict
+	for _, v := range r.Verdicts {
+		if v.Outcome == DoesNotHold {
+			failed = append(failed, v)
+		}
+	}
+	return failed
+}
+
+// Catalog returns every lab, in the order of the article's sections. It is the only list.
+func Catalog() []Lab {
+	return []Lab{
+		kneeLab(),
+		capacityLab(),
+		prefillSavingLab(),
+		routingLab(),
+		freshnessLab(),
+		prefixLab(),
+		engineLab(),
+		specDecodingLab(),
+		cascadeLab(),
+		unitOfWorkLab(),
+		canaryLab(),
+	}
+}
+
+// Lookup returns the lab of that name, or an error that lists the names.
+func Lookup(name string) (Lab, error) {
+	var names []string
+	for _, l := range Catalog() {
+		if l.Name == name {
+			return l, nil
+		}
+		names = append(names, l.Name)
+	}
+	return Lab{}, fmt.Errorf("there is no lab %q; there are: %s", name, strings.Join(names, ", "))
+}
+
+// assign gives the params the values of the settings.
+func assign(lab string, params []Param, settings []Setting) error {
+	var errs []error
+	given := map[string]bool{}
+	for _, s := range settings {
+		if given[s.Key] {
+			errs = append(errs, fmt.Errorf("%s: %s is set twice", lab, s.Key))
+			continue
+		}
+		given[s.Key] = true
+		if err := assignOne(lab, params, s); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func assignOne(lab string, params []Param, s Setting) error {
+	var keys []string
+	for _, p := range params {
+		if p.Key != s.Key {
+			keys = append(keys, p.Key)
+			continue
+		}
+		if !p.set(s.Value) {
+			return &SettingError{lab, s.Key, s.Value, p.Allowed()}
+		}
+		return nil
+	}
+	return &SettingError{lab, s.Key, s.Value, "one of the settings " + strings.Join(keys, ", ")}
+}

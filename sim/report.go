@@ -1,0 +1,164 @@
+package sim
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"kvasir/gateway/attempt"
+)
+
+// Row is one line of a result: a policy over one or several seeds.
+type Row struct {
+	Policy string `json:"policy"`
+	Seeds  int    `json:"seeds"`
+	Summary
+	// Half has half the widths of the numbers' 95 % confidence intervals over seeds; null
+	// where there is one seed.
+	Half *Summary `json:"ci95_half_width,omitempty"`
+}
+
+// NewRow returns the row of a policy's runs.
+func NewRow(policy string, runs []Summary) Row {
+	mean, half := Mean(runs)
+	r := Row{Policy: policy, Seeds: len(runs), Summary: mean}
+	if len(runs) > 1 {
+		r.Half = &half
+	}
+	return r
+}
+
+// column is one number of a Row, for tables and CSV.
+type column struct {
+	name  string // in CSV
+	head  string // in tables; empty: in CSV alone
+	of    func(*Summary) Number
+	scale float64 // of the table's number
+	form  string
+}
+
+func quantileColumns(name, head string, scale float64, form string, of func(*Summary) *Quantiles, shown ...string) []column {
+	var out []column
+	for _, q := range []struct {
+		name string
+		of   func(*Quantiles) Number
+	}{
+		{"mean", func(q *Quantiles) Number { return q.Mean }},
+		{"p50", func(q *Quantiles) Number { return q.P50 }},
+		{"p90", func(q *Quantiles) Number { return q.P90 }},
+		{"p95", func(q *Quantiles) Number { return q.P95 }},
+		{"p99", func(q *Quantiles) Number { return q.P99 }},
+		{"max", func(q *Quantiles) Number { return q.Max }},
+	} {
+		c := column{name: name + "_" + q.name, scale: scale, form: form, of: func(s *Summary) Number { return q.of(of(s)) }}
+		if slices.Contains(shown, q.name) {
+			c.head = head + " " + strings.ToUpper(q.name)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func one(name, head, form string, scale float64, of func(*Summary) Number) []column {
+	return []column{{name: name, head: head, of: of, scale: scale, form: form}}
+}
+
+var columns = slices.Concat(
+	one("calls", "calls", "%.0f", 1, func(s *Summary) Number { return s.Calls }),
+	one("succeeded", "", "%.0f", 1, func(s *Summary) Number { return s.Succeeded }),
+	quantileColumns("ttft_s", "TTFT", 1, "%.3f", func(s *Summary) *Quantiles { return &s.TTFT }, "p50", "p95", "p99"),
+	quantileColumns("tpot_s", "TPOT", 1e3, "%.1f", func(s *Summary) *Quantiles { return &s.TPOT }, "p95"),
+	quantileColumns("itl_s", "ITL", 1e3, "%.1f", func(s *Summary) *Quantiles { return &s.ITL }, "p99"),
+	quantileColumns("e2e_s", "E2E", 1, "%.2f", func(s *Summary) *Quantiles { return &s.E2E }, "p95"),
+	quantileColumns("normalized_latency_s", "", 1, "%.4f", func(s *Summary) *Quantiles { return &s.Normalized }),
+	quantileColumns("session_completion_s", "session", 1, "%.1f", func(s *Summary) *Quantiles { return &s.Session }, "p95"),
+	one("failed_sessions", "", "%.0f", 1, func(s *Summary) Number { return s.FailedSessions }),
+	one("slo_attainment", "SLO %", "%.1f", 100, func(s *Summary) Number { return s.Attainment }),
+	one("goodput_rps", "goodput/s", "%.2f", 1, func(s *Summary) Number { return s.Goodput }),
+	one("calls_rps", "", "%.3f", 1, func(s *Summary) Number { return s.Rate }),
+	one("output_tokens_per_s", "tokens/s", "%.0f", 1, func(s *Summary) Number { return s.OutputRate }),
+	one("cached_token_ratio", "cached %", "%.1f", 100, func(s *Summary) Number { return s.CachedRatio }),
+	one("assignment_gap", "gap", "%.0f", 1, func(s *Summary) Number { return s.AssignmentGap }),
+	one("work_imbalance", "work", "%.2f", 1, func(s *Summary) Number { return s.WorkImbalance }),
+	one("queue_peak", "queue", "%.0f", 1, func(s *Summary) Number { return s.QueuePeak }),
+	one("kv_utilization", "KV %", "%.1f", 100, func(s *Summary) Number { return s.KVUtilization }),
+	one("preemptions", "preempt", "%.0f", 1, func(s *Summary) Number { return s.Preemptions }),
+	one("retries", "retries", "%.0f", 1, func(s *Summary) Number { return s.Retries }),
+)
+
+// refusedByEngine explains the one outcome that is the workload's own fault.
+var refusedByEngine = map[string]string{
+	attempt.CallerFault.String(): ": the engine refused them, because prompt and answer exceed the model's length or all KV blocks",
+}
+
+// WriteTable writes the rows for people: TTFT, E2E and session in seconds, TPOT and ITL in
+// milliseconds. Calls that did not end well are named below.
+func WriteTable(w io.Writer, rows []Row) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	head := []string{"policy"}
+	for _, c := range columns {
+		if c.head != "" {
+			head = append(head, c.head)
+		}
+	}
+	fmt.Fprintln(t, strings.Join(head, "\t")+"\t")
+	for i := range rows {
+		line := []string{rows[i].Policy}
+		for _, c := range columns {
+			if c.head == "" {
+				continue
+			}
+			v := float64(c.of(&rows[i].Summary)) * c.scale
+			if math.IsNaN(v) {
+				line = append(line, "-")
+				continue
+			}
+			line = append(line, fmt.Sprintf(c.form, v))
+		}
+		fmt.Fprintln(t, strings.Join(line, "\t")+"\t")
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range rows {
+		var whys []string
+		for why := range rows[i].Unfinished {
+			whys = append(whys, why)
+		}
+		slices.Sort(whys)
+		for _, why := range whys {
+			if _, err := fmt.Fprintf(w, "%s: %.6g calls ended with %s%s\n", rows[i].Policy, float64(rows[i].Unfinished[why]), why, refusedByEngine[why]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// WriteCSV writes the rows with all numbers, in seconds and shares; empty where unknown.
+func WriteCSV(w io.Writer, rows []Row) error {
+	c := csv.NewWriter(w)
+	head := []string{"policy", "seeds"}
+	for _, c := range columns {
+		head = append(head, c.name)
+	}
+	_ = c.Write(head) // Error tells
+	for i := range rows {
+		line := []string{rows[i].Policy, strconv.Itoa(rows[i].Seeds)}
+		for _, c := range columns {
+			cell := ""
+			if v := float64(c.of(&rows[i].Summary)); v-v == 0 {
+				cell = strconv.FormatFloat(v, 'g', 6, 64)
+			}
+			line = append(line, cell)
+		}
+		_ = c.Write(line) // likewise
+	}
+	c.Flush()
+	return c.Error()
+}

@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"kvasir/engine"
+	"kvasir/gateway/attempt"
+	"kvasir/gateway/flow"
+	"kvasir/internal/mono"
+	"kvasir/internal/seed"
+	"kvasir/selection/health"
+	"kvasir/selection/policy"
+	"kvasir/selection/prefix"
+)
+
+// Scenario is a pool of engines behind one or several equal gateways, a workload, and what
+// is measured. Gateways are configured as kvasir serve is by default.
+type Scenario struct {
+	Rule    policy.Rule
+	Params  policy.Params // of the rule
+	Engines []Engine
+	Weights []float64 // by engine; nil: all 1
+
+	Gateways int           // at least 1; each has a view and an index of its own
+	Scrape   time.Duration // between two readings of an engine's gauges; 0: none are read
+	Delay    time.Duration // from a reading until the gateway has it
+	Stagger  bool          // gateways read at instants of their own; else all at the same ones
+	Loss     float64       // share of the readings that are lost, 0 to 1
+
+	Workload SessionsConfig // Routers, Seed, EngineBlockTokens and Ended are filled in
+	Warmup   time.Duration  // calls that come earlier are not measured
+	SLO      SLO
+	Seed     uint64
+
+	Retry  attempt.Config
+	Health health.Config
+	Prefix prefix.Config
+	MaxAge time.Duration // of signals; 0: any age counts
+
+	// Sampled, where set, hears every second what each engine reports.
+	Sampled func(e int, now mono.Time, s *engine.Stats)
+
+	// Ended, where set, hears of every call once it is over, the warm-up's included, and of
+	// the session and the number within it that it has there.
+	Ended func(session string, number int, r *Record)
+}
+
+// Defaults fills in what a scenario leaves empty, with the values that kvasir serve has.
+func (s *Scenario) Defaults() {
+	if s.Gateways == 0 {
+		s.Gateways = 1
+	}
+	if s.Retry == (attempt.Config{}) {
+		s.Retry = attempt.Default()
+	}
+	if s.Health == (health.Config{}) {
+		s.Health = health.Default()
+	}
+	if s.Prefix == (prefix.Config{}) {
+		s.Prefix = prefix.Config{BudgetBytes: prefix.DefaultBudgetBytes, SpeculativeTTL: prefix.DefaultSpeculativeTTL}
+	}
+	if s.Params == nil && s.Rule.Params != nil {
+		s.Params = s.Rule.Params()
+	}
+}
+
+// Run simulates the scenario after Defaults.
+func (s Scenario) Run() (*Summary, error) {
+	s.Defaults()
+	if len(s.Engines) == 0 {
+		return nil, fmt.Errorf("no engines")
+	}
+	meter := NewMeter(mono.Time(s.Warmup), mono.Never, s.SLO, len(s.Engines))
+	w := s.Workload
+	w.Routers, w.Seed, w.Ended, w.EngineBlockTokens = s.Gateways, s.Seed, meter.Session, s.Engines[0].Config.BlockTokens
+	w.Exhausted = func(last mono.Time) { meter.To = last + 1 }
+	feed, err := NewSessions(w)
+	if err != nil {
+		return nil, err
+	}
+	cfg := Config{
+		Engines: s.Engines, Feed: feed, Sampled: s.Sampled,
+		Ended: meter.Call, Gaps: meter.Gaps,
+	}
+	if s.Ended != nil {
+		cfg.Ended = func(r *Record) {
+			meter.Call(r)
+			st := r.Tag.(*step)
+			s.Ended(st.session.record.ID, st.index, r)
+		}
+	}
+	for g := range s.Gateways {
+		cfg.Routers = append(cfg.Routers, s.router(g))
+	}
+	result, err := Run(cfg)
+	if failed := feed.Close(); failed != nil && err == nil {
+		err = failed
+	}
+	if err != nil {
+		return nil, err
+	}
+	summary := meter.Summary()
+	summary.QueuePeak = Number(slices.Max(result.Waited))
+	summary.Events = result.Events
+	summary.KVUtilization = Number(result.Usage)
+	for _, e := range result.Stats {
+		summary.Preemptions += Number(e.Preemptions)
+	}
+	return &summary, nil
+}
+
+// router is one of the gateways.
+func (s *Scenario) router(g int) Router {
+	pool := flow.Pool{Name: "pool", PolicyName: s.Rule.Name, Policy: s.Params.New(), MaxAge: s.MaxAge}
+	for e := range s.Engines {
+		weight := 1.0
+		if s.Weights != nil {
+			weight = s.Weights[e]
+		}
+		pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: fmt.Sprintf("engine-%d", e+1), Weight: weight})
+	}
+	r := Router{
+		Scrape: s.Scrape, Delay: s.Delay,
+		Machine: flow.Config{Seed: s.Seed + uint64(g), Retry: s.Retry, Health: s.Health, Prefix: s.Prefix, Pools: []flow.Pool{pool}},
+	}
+	for e := range s.Engines {
+		// Of one gateway, readings are spread over the interval; so they are of several only
+		// where these are staggered.
+		who := uint64(0)
+		if s.Stagger {
+			who = uint64(g) + 1
+		}
+		phase := seed.New(s.Seed, seed.Scrape, who, uint64(e))
+		r.Phases = append(r.Phases, mono.FromSeconds(phase.Float64()*s.Scrape.Seconds()))
+	}
+	if s.Loss > 0 {
+		r.Loss = func(e int, now mono.Time) bool {
+			x := seed.New(s.Seed, seed.Loss, uint64(g)<<32|uint64(e), uint64(now))
+			return x.Float64() < s.Loss
+		}
+	}
+	return r
+}

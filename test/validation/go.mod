@@ -1,0 +1,3 @@
+module kvasir/test/validation
+
+go 1.26.0
