@@ -23,6 +23,9 @@ type Curve struct {
 	Open bool
 }
 
+// hopeless is what two halvings of the rate gain at least where a third one is tried.
+const hopeless = 0.001
+
 // Goodput finds the highest rate at which the share of calls that keep the SLO is target at
 // least: it doubles from one rate until the target is missed (or halves until it is kept),
 // at most 12 times, and then halves the interval until it is narrower than tolerance times
@@ -50,7 +53,7 @@ func Goodput(try func(rate float64) (Point, error), start, target, tolerance flo
 	}
 	low, high := 0.0, 0.0
 	rate := start
-	for range 12 {
+	for tried := range 12 {
 		ok, err := keeps(rate)
 		if err != nil {
 			return nil, err
@@ -61,6 +64,9 @@ func Goodput(try func(rate float64) (Point, error), start, target, tolerance flo
 		} else {
 			high = rate
 			rate /= 2
+			if n := len(c.Points); tried >= 3 && c.Points[n-1].Attainment > target/2 && c.Points[n-1].Attainment-c.Points[n-3].Attainment < hopeless {
+				break // what misses the SLO does so without load
+			}
 		}
 		if low > 0 && high > 0 {
 			break

@@ -36,6 +36,9 @@ func TestGoodput_SaysWhereThereIsNoEdge(t *testing.T) {
 	if c, err := Goodput(always(0), 1, 0.9, 0.01); err != nil || c.Open || c.Best != nil || len(c.Points) != 12 {
 		t.Errorf("kept nowhere: %+v, %v", c, err)
 	}
+	if c, err := Goodput(always(0.8), 1, 0.9, 0.01); err != nil || c.Best != nil || len(c.Points) != 4 {
+		t.Errorf("missed at any load: %d points, %v", len(c.Points), err)
+	}
 	nan := func(float64) (Point, error) { return Point{Attainment: math.NaN()}, nil }
 	if c, err := Goodput(nan, 1, 0.9, 0.01); err != nil || c.Best != nil {
 		t.Errorf("no calls: %+v, %v", c, err)

@@ -21,6 +21,19 @@ func Mean(runs []Summary) (mean, half Summary) {
 		values = append(values, reflect.ValueOf(&runs[i]).Elem())
 	}
 	average(reflect.ValueOf(&mean).Elem(), reflect.ValueOf(&half).Elem(), values)
+	for class := range classes(runs) {
+		of := make([]Summary, 0, len(runs))
+		for i := range runs {
+			if c, ok := runs[i].Classes[class]; ok {
+				of = append(of, c)
+			}
+		}
+		m, h := Mean(of)
+		if mean.Classes == nil {
+			mean.Classes, half.Classes = map[string]Summary{}, map[string]Summary{}
+		}
+		mean.Classes[class], half.Classes[class] = m, h
+	}
 	for why := range mean.Unfinished {
 		var ns []float64
 		for i := range runs {
@@ -30,6 +43,17 @@ func Mean(runs []Summary) (mean, half Summary) {
 		mean.Unfinished[why], half.Unfinished[why] = Number(m), Number(h)
 	}
 	return mean, half
+}
+
+// classes returns the names of all classes that one of the runs has.
+func classes(runs []Summary) map[string]bool {
+	names := map[string]bool{}
+	for i := range runs {
+		for class := range runs[i].Classes {
+			names[class] = true
+		}
+	}
+	return names
 }
 
 // average does Mean's work on the numbers of a struct and of those within it.

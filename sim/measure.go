@@ -22,7 +22,7 @@ func (s SLO) keeps(r *Record) bool {
 	return r.Succeeded() &&
 		(s.TTFT == 0 || r.First.Sub(r.At) <= s.TTFT) &&
 		(s.E2E == 0 || r.End.Sub(r.At) <= s.E2E) &&
-		(s.TPOT == 0 || r.Tokens < 2 || r.End.Sub(r.First) <= s.TPOT*time.Duration(r.Tokens-1))
+		(s.TPOT == 0 || r.Tokens < 2 || float64(r.End.Sub(r.First)) <= float64(s.TPOT)*float64(r.Tokens-1))
 }
 
 // Meter adds up what a run reports. Calls count that come from From on and before To, and
@@ -36,7 +36,7 @@ type Meter struct {
 	retries                                int64
 	tokens, prompt, cached                 int64
 	ttft, tpot, itl, e2e, normal, sessions stats.Histogram // nanoseconds; normal: by output token
-	failedSessions                         int64
+	failedSessions, skipped                int64
 	sent                                   []int64 // calls by engine of their last attempt
 	fresh                                  []int64 // their prompt tokens that were not cached, likewise
 }
@@ -90,6 +90,7 @@ func (m *Meter) Session(r *SessionRecord) {
 	if !m.counts(r.At) {
 		return
 	}
+	m.skipped += int64(r.Skipped)
 	if r.Failed {
 		m.failedSessions++
 		return
@@ -158,6 +159,7 @@ type Summary struct {
 	Session    Quantiles `json:"session_completion_s"` // from a session's start to its last call's end
 
 	FailedSessions Number `json:"failed_sessions"`
+	Skipped        Number `json:"skipped_calls"`       // not sent, because one that they wait for failed
 	Attainment     Number `json:"slo_attainment"`      // share of the calls that came that kept the SLO
 	Goodput        Number `json:"goodput_rps"`         // those by second of the time that is measured
 	Rate           Number `json:"calls_rps"`           // calls that came by second
@@ -171,14 +173,24 @@ type Summary struct {
 	Preemptions    Number `json:"preemptions"`
 
 	Events int `json:"-"` // that the simulator handled
+
+	// Classes has the same of each class of a workload that has several. Gaps between outputs
+	// and what engines report have no class: these are NaN there.
+	Classes map[string]Summary `json:"classes,omitempty"`
 }
 
-// Summary returns what was added up.
+// least is the shortest time in seconds that rates are told of.
+const least = 1.0
+
+// Summary returns what was added up. Rates are NaN where less than a second was measured.
 func (m *Meter) Summary() Summary {
 	span := float64(m.To.Sub(m.From)) / 1e9
+	if span < least {
+		span = math.NaN() // a rate would say nothing
+	}
 	per := func(n int64, of float64) Number { return Number(float64(n) / of) }
 	s := Summary{
-		Calls: Number(m.calls), Succeeded: Number(m.succeeded), FailedSessions: Number(m.failedSessions),
+		Calls: Number(m.calls), Succeeded: Number(m.succeeded), FailedSessions: Number(m.failedSessions), Skipped: Number(m.skipped),
 		TTFT: seconds(&m.ttft), TPOT: seconds(&m.tpot), ITL: seconds(&m.itl), E2E: seconds(&m.e2e),
 		Normalized: seconds(&m.normal), Session: seconds(&m.sessions),
 		Attainment: per(m.good, float64(m.calls)), Goodput: per(m.good, span), Rate: per(m.calls, span),
@@ -191,13 +203,16 @@ func (m *Meter) Summary() Summary {
 		}
 		s.Unfinished[why] = Number(n)
 	}
-	least, most, work, all := int64(math.MaxInt64), int64(0), int64(0), int64(0)
+	fewest, most, work, all := int64(math.MaxInt64), int64(0), int64(0), int64(0)
 	for e := range m.sent {
-		least, most = min(least, m.sent[e]), max(most, m.sent[e])
+		fewest, most = min(fewest, m.sent[e]), max(most, m.sent[e])
 		work = max(work, m.fresh[e])
 		all += m.fresh[e]
 	}
-	s.AssignmentGap = Number(most - least)
+	if m.SLO == (SLO{}) {
+		s.Attainment, s.Goodput = Number(math.NaN()), Number(math.NaN())
+	}
+	s.AssignmentGap = Number(most - fewest)
 	s.WorkImbalance = Number(float64(work) * float64(len(m.fresh)) / float64(all))
 	return s
 }

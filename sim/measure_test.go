@@ -62,7 +62,7 @@ func TestMeter_Definitions(t *testing.T) {
 
 // An empty result is null in JSON, never a zero that could be taken for a time.
 func TestSummary_NothingIsNull(t *testing.T) {
-	m := NewMeter(0, second, SLO{}, 1)
+	m := NewMeter(0, second, SLO{TTFT: 1}, 1)
 	out, err := json.Marshal(m.Summary())
 	if err != nil {
 		t.Fatal(err)

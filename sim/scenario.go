@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -39,12 +40,14 @@ type Scenario struct {
 	Prefix prefix.Config
 	MaxAge time.Duration // of signals; 0: any age counts
 
+	Stopped func() bool // see Config
+
 	// Sampled, where set, hears every second what each engine reports.
 	Sampled func(e int, now mono.Time, s *engine.Stats)
 
-	// Ended, where set, hears of every call once it is over, the warm-up's included, and of
-	// the session and the number within it that it has there.
-	Ended func(session string, number int, r *Record)
+	// Ended, where set, hears of every call once it is over, the warm-up's included, of its
+	// session, and which of that it is.
+	Ended func(s *SessionRecord, number int, r *Record)
 }
 
 // Defaults fills in what a scenario leaves empty, with the values that kvasir serve has.
@@ -72,24 +75,23 @@ func (s Scenario) Run() (*Summary, error) {
 	if len(s.Engines) == 0 {
 		return nil, fmt.Errorf("no engines")
 	}
-	meter := NewMeter(mono.Time(s.Warmup), mono.Never, s.SLO, len(s.Engines))
+	m := meters{all: NewMeter(mono.Time(s.Warmup), mono.Never, s.SLO, len(s.Engines)), classes: map[string]*Meter{}}
 	w := s.Workload
-	w.Routers, w.Seed, w.Ended, w.EngineBlockTokens = s.Gateways, s.Seed, meter.Session, s.Engines[0].Config.BlockTokens
-	w.Exhausted = func(last mono.Time) { meter.To = last + 1 }
+	w.Routers, w.Seed, w.Ended, w.EngineBlockTokens = s.Gateways, s.Seed, m.session, s.Engines[0].Config.BlockTokens
+	w.Exhausted = m.until
 	feed, err := NewSessions(w)
 	if err != nil {
 		return nil, err
 	}
 	cfg := Config{
-		Engines: s.Engines, Feed: feed, Sampled: s.Sampled,
-		Ended: meter.Call, Gaps: meter.Gaps,
-	}
-	if s.Ended != nil {
-		cfg.Ended = func(r *Record) {
-			meter.Call(r)
+		Engines: s.Engines, Feed: feed, Stopped: s.Stopped, Sampled: s.Sampled, Gaps: m.all.Gaps,
+		Ended: func(r *Record) {
 			st := r.Tag.(*step)
-			s.Ended(st.session.record.ID, st.index, r)
-		}
+			m.call(st.session.record.Class, r)
+			if s.Ended != nil {
+				s.Ended(&st.session.record, st.index, r)
+			}
+		},
 	}
 	for g := range s.Gateways {
 		cfg.Routers = append(cfg.Routers, s.router(g))
@@ -101,14 +103,64 @@ func (s Scenario) Run() (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	summary := meter.Summary()
+	summary := m.summary()
 	summary.QueuePeak = Number(slices.Max(result.Waited))
 	summary.Events = result.Events
 	summary.KVUtilization = Number(result.Usage)
 	for _, e := range result.Stats {
 		summary.Preemptions += Number(e.Preemptions)
 	}
+	for class, c := range summary.Classes {
+		nan := Number(math.NaN())
+		c.QueuePeak, c.KVUtilization, c.Preemptions = nan, nan, nan
+		summary.Classes[class] = c
+	}
 	return &summary, nil
+}
+
+// meters are that of a run and those of its classes.
+type meters struct {
+	all     *Meter
+	classes map[string]*Meter
+}
+
+func (m *meters) of(class string) *Meter {
+	c := m.classes[class]
+	if c == nil {
+		c = NewMeter(m.all.From, m.all.To, m.all.SLO, len(m.all.sent))
+		m.classes[class] = c
+	}
+	return c
+}
+
+func (m *meters) call(class string, r *Record) {
+	m.all.Call(r)
+	m.of(class).Call(r)
+}
+
+func (m *meters) session(r *SessionRecord) {
+	m.all.Session(r)
+	m.of(r.Class).Session(r)
+}
+
+// until ends the time that is measured with the last call that comes by itself.
+func (m *meters) until(last mono.Time) {
+	m.all.To = last + 1
+	for _, c := range m.classes {
+		c.To = last + 1
+	}
+}
+
+func (m *meters) summary() Summary {
+	s := m.all.Summary()
+	if len(m.classes) < 2 {
+		return s
+	}
+	s.Classes = map[string]Summary{}
+	for class, c := range m.classes {
+		s.Classes[class] = c.Summary()
+	}
+	return s
 }
 
 // router is one of the gateways.

@@ -2,9 +2,9 @@ package sim
 
 import (
 	"cmp"
+	"container/heap"
 	"fmt"
 	"iter"
-	"slices"
 	"time"
 
 	"kvasir/client/workload"
@@ -53,7 +53,8 @@ type SessionRecord struct {
 	ID, Class string
 	At, End   mono.Time // of its start, and of its last call's end
 	Calls     int       // that were sent
-	Failed    bool      // a call of it did; what waits for that was not sent
+	Skipped   int       // that were not, because one that they wait for failed
+	Failed    bool      // a call of it did
 }
 
 // Sessions is a Feed of a workload. Close it when the run is over.
@@ -62,7 +63,7 @@ type Sessions struct {
 	next   func() (workload.Session, error, bool)
 	stop   func()
 	coming *session // read, and not begun
-	roots  []root   // of begun sessions: calls that come by themselves, by instant
+	roots  roots    // of begun sessions: calls that come by themselves
 	begun  int
 	calls  uint64        // ids given
 	last   mono.Time     // when the latest call came by itself
@@ -74,8 +75,9 @@ type Sessions struct {
 type session struct {
 	record  SessionRecord
 	calls   []workload.Call
-	waits   []int32 // by call: how many it still waits for
-	steps   []step  // by call: what its Tag points to
+	waits   []int32   // by call: how many it still waits for
+	then    [][]int32 // by call: which ones wait for it, in their order
+	steps   []step    // by call: what its Tag points to
 	running int
 	router  int
 	key     kvblock.Hash
@@ -88,9 +90,29 @@ type step struct {
 	index   int
 }
 
+// root is a call that comes by itself.
 type root struct {
-	at mono.Time
+	at    mono.Time
+	order uint64 // of one instant, what was planned first comes first
 	*step
+}
+
+// roots is a heap.
+type roots struct {
+	list    []root
+	planned uint64
+}
+
+func (r *roots) Len() int { return len(r.list) }
+func (r *roots) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(r.list[i].at, r.list[j].at), cmp.Compare(r.list[i].order, r.list[j].order)) < 0
+}
+func (r *roots) Swap(i, j int) { r.list[i], r.list[j] = r.list[j], r.list[i] }
+func (r *roots) Push(x any)    { r.list = append(r.list, x.(root)) }
+func (r *roots) Pop() any {
+	last := r.list[len(r.list)-1]
+	r.list = r.list[:len(r.list)-1]
+	return last
 }
 
 // NewSessions returns the workload's Feed.
@@ -143,43 +165,43 @@ func (s *Sessions) read() {
 
 // begin puts the calls that come by themselves with those of sessions before.
 func (s *Sessions) begin(x *session) {
+	closed := s.cfg.Clock == ClosedLoop
+	if closed && len(x.calls) > 1 {
+		x.then = make([][]int32, len(x.calls))
+	}
 	for i := range x.calls {
 		c := &x.calls[i]
 		gap := c.Offset
-		if s.cfg.Clock == ClosedLoop {
+		if closed {
 			x.waits[i] = int32(len(c.After))
+			for _, before := range c.After {
+				x.then[before] = append(x.then[before], int32(i))
+			}
 			if len(c.After) > 0 {
 				continue
 			}
 			gap = c.Gap
 		}
-		r := root{x.at.Add(gap), &x.steps[i]}
-		at, _ := slices.BinarySearchFunc(s.roots, r.at, func(have root, at mono.Time) int {
-			return cmp.Compare(at, have.at) // the latest first
-		})
-		for at > 0 && s.roots[at-1].at == r.at { // of one instant, what was planned first comes first
-			at--
-		}
-		s.roots = slices.Insert(s.roots, at, r)
+		heap.Push(&s.roots, root{x.at.Add(gap), s.roots.planned, &x.steps[i]})
+		s.roots.planned++
 		x.running++
 	}
 }
 
 // Next implements Feed.
 func (s *Sessions) Next(c *Call) bool {
-	for s.coming != nil && (len(s.roots) == 0 || s.coming.at <= s.roots[len(s.roots)-1].at) {
+	for s.coming != nil && (len(s.roots.list) == 0 || s.coming.at < s.roots.list[0].at) {
 		x := s.coming
 		s.read()
 		s.begin(x)
 	}
-	if len(s.roots) == 0 {
+	if len(s.roots.list) == 0 {
 		return false
 	}
-	r := s.roots[len(s.roots)-1]
-	s.roots = s.roots[:len(s.roots)-1]
+	r := heap.Pop(&s.roots).(root)
 	s.last = max(r.at, s.last+1) // every arrival has a nanosecond of its own
 	s.fill(c, r.step, s.last)
-	if s.coming == nil && len(s.roots) == 0 && s.cfg.Exhausted != nil {
+	if s.coming == nil && len(s.roots.list) == 0 && s.cfg.Exhausted != nil {
 		s.cfg.Exhausted(s.last)
 	}
 	return true
@@ -193,20 +215,16 @@ func (s *Sessions) Ended(now mono.Time, r *Record, follow func() *Call) {
 	x.record.Calls++
 	x.record.End = now
 	x.record.Failed = x.record.Failed || !r.Succeeded()
-	if s.cfg.Clock == ClosedLoop && !x.record.Failed {
-		for i := st.index + 1; i < len(x.calls); i++ {
-			for _, before := range x.calls[i].After {
-				if before != st.index {
-					continue
-				}
-				if x.waits[i]--; x.waits[i] == 0 {
-					x.running++
-					s.fill(follow(), &x.steps[i], now.Add(x.calls[i].Gap))
-				}
+	if x.then != nil && r.Succeeded() {
+		for _, i := range x.then[st.index] {
+			if x.waits[i]--; x.waits[i] == 0 {
+				x.running++
+				s.fill(follow(), &x.steps[i], now.Add(x.calls[i].Gap))
 			}
 		}
 	}
 	if x.running == 0 && s.cfg.Ended != nil {
+		x.record.Skipped = len(x.calls) - x.record.Calls
 		s.cfg.Ended(&x.record)
 	}
 }

@@ -106,6 +106,7 @@ func TestSessions_CallsWaitForThoseBeforeThem(t *testing.T) {
 		t.Errorf("sessions: %+v", ended)
 	}
 
+	// One of the subagents fails: the other goes on, and what needs both is not sent.
 	ended = nil
 	want = want[:3]
 	second := func(n int) time.Duration {
@@ -117,7 +118,7 @@ func TestSessions_CallsWaitForThoseBeforeThem(t *testing.T) {
 	if have := play(t, c, second); !slices.Equal(have, want) {
 		t.Errorf("with one that fails calls came %v; want %v", have, want)
 	}
-	if len(ended) != 1 || !ended[0].Failed || ended[0].Calls != 3 {
+	if len(ended) != 1 || !ended[0].Failed || ended[0].Calls != 3 || ended[0].Skipped != 1 {
 		t.Errorf("sessions: %+v", ended)
 	}
 
@@ -125,6 +126,72 @@ func TestSessions_CallsWaitForThoseBeforeThem(t *testing.T) {
 	want = []string{"1s router 0", "2s router 0", "2s router 0", "3s router 0"}
 	if have := play(t, c, five); !slices.Equal(have, want) {
 		t.Errorf("by the recorded clock calls came %v; want %v", have, want)
+	}
+}
+
+// What does not wait for a call that failed is sent.
+func TestSessions_OnlyDependantsAreSkipped(t *testing.T) {
+	x := workload.Session{ID: "a", Calls: []workload.Call{
+		plainCall(0), plainCall(time.Second, 0), plainCall(3*time.Second, 0), plainCall(time.Second, 1), plainCall(time.Second, 2),
+	}}
+	var ended []SessionRecord
+	c := SessionsConfig{Source: source(nil, x), Routers: 1, Rate: 1, EngineBlockTokens: 16, Ended: func(r *SessionRecord) { ended = append(ended, *r) }}
+	have := play(t, c, func(n int) time.Duration {
+		if n == 1 {
+			return -1
+		}
+		return time.Second
+	})
+	want := []string{"0s router 0", "2s router 0", "4s router 0", "6s router 0"}
+	if !slices.Equal(have, want) || len(ended) != 1 || ended[0].Skipped != 1 {
+		t.Errorf("calls came %v; want %v; %+v", have, want, ended)
+	}
+}
+
+// Many calls of one instant, many of one session: neither takes time that grows with its
+// square. A test cannot measure time, but it would not come back.
+func TestSessions_ManyAtOnce(t *testing.T) {
+	const many = 300_000
+	crowd := workload.Source{BlockTokens: 64, Sessions: func(yield func(workload.Session, error) bool) {
+		for range many {
+			if !yield(workload.Session{ID: "x", Calls: []workload.Call{plainCall(0)}}, nil) {
+				return
+			}
+		}
+	}}
+	chain := workload.Session{ID: "chain"}
+	for i := range many {
+		c := plainCall(0)
+		c.Offset = time.Duration(i)
+		if i > 0 {
+			c.After = []int{i - 1}
+		}
+		chain.Calls = append(chain.Calls, c)
+	}
+	for _, x := range []struct {
+		source workload.Source
+		clock  Clock
+	}{{crowd, ClosedLoop}, {source(nil, chain), Recorded}, {source(nil, chain), ClosedLoop}} {
+		feed, err := NewSessions(SessionsConfig{Source: x.source, Clock: x.clock, Routers: 1, Rate: 1, EngineBlockTokens: 16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for c := (Call{}); feed.Next(&c); {
+			for more := c; ; n++ {
+				r := Record{Tag: more.Tag, Outcome: attempt.Success}
+				var next *Call
+				feed.Ended(more.At, &r, func() *Call { next = &Call{}; return next })
+				if next == nil {
+					n++
+					break
+				}
+				more = *next
+			}
+		}
+		if err := feed.Close(); err != nil || n != many {
+			t.Errorf("%d calls, %v", n, err)
+		}
 	}
 }
 

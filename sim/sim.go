@@ -44,6 +44,10 @@ type Config struct {
 	Sampled func(e int, now mono.Time, s *engine.Stats)
 	Sample  time.Duration // default 1 s; at most flow.AliveEvery
 
+	// Stopped, where set, is asked now and then whether to give up; the run then ends with
+	// ErrStopped.
+	Stopped func() bool
+
 	// Strict refuses a run in which two decisions of one router share an instant, because a
 	// live run would decide their order by chance.
 	Strict bool
@@ -135,6 +139,12 @@ type Result struct {
 // an instant.
 var ErrSharedInstant = errors.New("two decisions of one router share an instant")
 
+// ErrStopped is returned by a run that was told to give up.
+var ErrStopped = errors.New("stopped")
+
+// askEvery is after how many events a run asks whether to give up.
+const askEvery = 1 << 12
+
 // world is a run.
 type world struct {
 	cfg      Config
@@ -181,7 +191,9 @@ func Run(cfg Config) (*Result, error) {
 			return nil, fmt.Errorf("an event of %d ns was made at %d ns: effect before cause", e.at, now)
 		}
 		now = e.at
-		w.result.Events++
+		if w.result.Events++; w.result.Events%askEvery == 0 && cfg.Stopped != nil && cfg.Stopped() {
+			return nil, ErrStopped
+		}
 		w.handle(&e)
 	}
 	if w.err != nil {
