@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -40,6 +41,7 @@ type column struct {
 	of    func(*Summary) Number
 	scale float64 // of the table's number
 	form  string
+	sure  bool // the table has its confidence interval, too
 }
 
 func quantileColumns(name, head string, scale float64, form string, of func(*Summary) *Quantiles, shown ...string) []column {
@@ -57,7 +59,12 @@ func quantileColumns(name, head string, scale float64, form string, of func(*Sum
 	} {
 		c := column{name: name + "_" + q.name, scale: scale, form: form, of: func(s *Summary) Number { return q.of(of(s)) }}
 		if slices.Contains(shown, q.name) {
-			c.head = head + " " + strings.ToUpper(q.name)
+			unit := "s"
+			if scale != 1 {
+				unit = "ms"
+			}
+			c.head = head + " " + strings.ToUpper(q.name) + "," + unit
+			c.sure = name == "ttft_s" && q.name == "p95"
 		}
 		out = append(out, c)
 	}
@@ -66,6 +73,12 @@ func quantileColumns(name, head string, scale float64, form string, of func(*Sum
 
 func one(name, head, form string, scale float64, of func(*Summary) Number) []column {
 	return []column{{name: name, head: head, of: of, scale: scale, form: form}}
+}
+
+func sure(name, head, form string, scale float64, of func(*Summary) Number) []column {
+	c := one(name, head, form, scale, of)
+	c[0].sure = true
+	return c
 }
 
 var columns = slices.Concat(
@@ -78,15 +91,16 @@ var columns = slices.Concat(
 	quantileColumns("normalized_latency_s", "", 1, "%.4f", func(s *Summary) *Quantiles { return &s.Normalized }),
 	quantileColumns("session_completion_s", "session", 1, "%.1f", func(s *Summary) *Quantiles { return &s.Session }, "p95"),
 	one("failed_sessions", "", "%.0f", 1, func(s *Summary) Number { return s.FailedSessions }),
-	one("slo_attainment", "SLO %", "%.1f", 100, func(s *Summary) Number { return s.Attainment }),
-	one("goodput_rps", "goodput/s", "%.2f", 1, func(s *Summary) Number { return s.Goodput }),
+	one("skipped_calls", "", "%.0f", 1, func(s *Summary) Number { return s.Skipped }),
+	sure("slo_attainment", "SLO,%", "%.1f", 100, func(s *Summary) Number { return s.Attainment }),
+	one("goodput_rps", "goodput,1/s", "%.2f", 1, func(s *Summary) Number { return s.Goodput }),
 	one("calls_rps", "", "%.3f", 1, func(s *Summary) Number { return s.Rate }),
-	one("output_tokens_per_s", "tokens/s", "%.0f", 1, func(s *Summary) Number { return s.OutputRate }),
-	one("cached_token_ratio", "cached %", "%.1f", 100, func(s *Summary) Number { return s.CachedRatio }),
+	one("output_tokens_per_s", "tokens,1/s", "%.0f", 1, func(s *Summary) Number { return s.OutputRate }),
+	one("cached_token_ratio", "cached,%", "%.1f", 100, func(s *Summary) Number { return s.CachedRatio }),
 	one("assignment_gap", "gap", "%.0f", 1, func(s *Summary) Number { return s.AssignmentGap }),
 	one("work_imbalance", "work", "%.2f", 1, func(s *Summary) Number { return s.WorkImbalance }),
 	one("queue_peak", "queue", "%.0f", 1, func(s *Summary) Number { return s.QueuePeak }),
-	one("kv_utilization", "KV %", "%.1f", 100, func(s *Summary) Number { return s.KVUtilization }),
+	one("kv_utilization", "KV,%", "%.1f", 100, func(s *Summary) Number { return s.KVUtilization }),
 	one("preemptions", "preempt", "%.0f", 1, func(s *Summary) Number { return s.Preemptions }),
 	one("retries", "retries", "%.0f", 1, func(s *Summary) Number { return s.Retries }),
 )
@@ -96,48 +110,101 @@ var refusedByEngine = map[string]string{
 	attempt.CallerFault.String(): ": the engine refused them, because prompt and answer exceed the model's length or all KV blocks",
 }
 
-// WriteTable writes the rows for people: TTFT, E2E and session in seconds, TPOT and ITL in
-// milliseconds. Calls that did not end well are named below.
+// WriteTable writes the rows for people, with ± where there are several seeds, and below them
+// the classes of a workload that has several, and what became of calls that did not end well.
 func WriteTable(w io.Writer, rows []Row) error {
+	seeds := slices.ContainsFunc(rows, func(r Row) bool { return r.Half != nil })
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	head := []string{"policy"}
+	head, units := []string{"policy"}, []string{""}
 	for _, c := range columns {
-		if c.head != "" {
-			head = append(head, c.head)
+		if c.head == "" {
+			continue
+		}
+		name, unit, _ := strings.Cut(c.head, ",")
+		head, units = append(head, name), append(units, unit)
+		if seeds && c.sure {
+			head, units = append(head, "±"), append(units, unit)
 		}
 	}
 	fmt.Fprintln(t, strings.Join(head, "\t")+"\t")
+	fmt.Fprintln(t, strings.Join(units, "\t")+"\t")
 	for i := range rows {
 		line := []string{rows[i].Policy}
 		for _, c := range columns {
 			if c.head == "" {
 				continue
 			}
-			v := float64(c.of(&rows[i].Summary)) * c.scale
-			if math.IsNaN(v) {
-				line = append(line, "-")
-				continue
+			line = append(line, c.cell(&rows[i].Summary))
+			if seeds && c.sure {
+				cell := "-"
+				if rows[i].Half != nil {
+					cell = c.cell(rows[i].Half)
+				}
+				line = append(line, cell)
 			}
-			line = append(line, fmt.Sprintf(c.form, v))
 		}
 		fmt.Fprintln(t, strings.Join(line, "\t")+"\t")
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if err := writeClasses(w, rows); err != nil {
+		return err
+	}
 	for i := range rows {
-		var whys []string
-		for why := range rows[i].Unfinished {
-			whys = append(whys, why)
+		if n := rows[i].Skipped; n > 0 {
+			fmt.Fprintf(w, "%s: %.6g calls were not sent, because one that they wait for failed\n", rows[i].Policy, float64(n))
 		}
-		slices.Sort(whys)
-		for _, why := range whys {
+		for _, why := range slices.Sorted(maps.Keys(rows[i].Unfinished)) {
 			if _, err := fmt.Fprintf(w, "%s: %.6g calls ended with %s%s\n", rows[i].Policy, float64(rows[i].Unfinished[why]), why, refusedByEngine[why]); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// cell returns the number for a table.
+func (c *column) cell(s *Summary) string {
+	v := float64(c.of(s)) * c.scale
+	if math.IsNaN(v) {
+		return "-"
+	}
+	return fmt.Sprintf(c.form, v)
+}
+
+// classColumns are the columns that a table of classes has.
+var classColumns = []string{"calls", "ttft_s_p50", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "session_completion_s_p95", "slo_attainment", "cached_token_ratio"}
+
+// writeClasses writes a table of the classes, if a row has any.
+func writeClasses(w io.Writer, rows []Row) error {
+	if !slices.ContainsFunc(rows, func(r Row) bool { return len(r.Classes) > 0 }) {
+		return nil
+	}
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	head, units := []string{"policy", "class"}, []string{"", ""}
+	for _, c := range columns {
+		if slices.Contains(classColumns, c.name) {
+			name, unit, _ := strings.Cut(c.head, ",")
+			head, units = append(head, name), append(units, unit)
+		}
+	}
+	fmt.Fprintln(t, strings.Join(head, "\t")+"\t")
+	fmt.Fprintln(t, strings.Join(units, "\t")+"\t")
+	for i := range rows {
+		for _, class := range slices.Sorted(maps.Keys(rows[i].Classes)) {
+			of := rows[i].Classes[class]
+			line := []string{rows[i].Policy, class}
+			for _, c := range columns {
+				if slices.Contains(classColumns, c.name) {
+					line = append(line, c.cell(&of))
+				}
+			}
+			fmt.Fprintln(t, strings.Join(line, "\t")+"\t")
+		}
+	}
+	return t.Flush()
 }
 
 // WriteCSV writes the rows with all numbers, in seconds and shares; empty where unknown.

@@ -29,12 +29,13 @@ workload:
                              help lists them
   --arrivals SPEC            when its sessions come, such as gamma:rate=2,burstiness=0.3; help lists
                              them (default poisson:rate=1, for 10m)
-  --rate-scale X             sessions come X times as fast (default 1)
+  --rate-scale X             sessions come X times as fast (default 1): a trace is over sooner then, a
+                             generator has more sessions in the same time
   --clock NAME               closed-loop: a session's next call comes once those before it have
                              ended and its gap is over; recorded: when the trace says (default
                              closed-loop)
-  --warmup D                 calls that come earlier are not measured (default: a tenth of the
-                             workload's length)
+  --warmup D                 calls that come earlier are not measured, by a trace's own clock (default:
+                             a tenth of the workload's length)
 
 pool:
   --policy NAMES             separated by commas, or all (default all); parameters follow a colon:
@@ -58,9 +59,10 @@ pool:
   --host-blocks N --host-bandwidth BYTES
                              KV blocks in the host's memory, and bytes a second back (default: none)
   --block-size N             tokens a KV block (default: the trace's, else 16)
-  --down ENGINE@FROM-TO      an engine, counted from 1, is gone and comes back empty; may be repeated
-  --slow ENGINE@AT=FACTOR    its steps take FACTOR times as long from then on; may be repeated
-  --join ENGINE@AT           it is added to the pool then, cold; may be repeated
+  --down ENGINE@FROM-TO      one of the replicas, counted from 1, is gone and comes back empty; without
+                             -TO it does not; may be repeated, as the following
+  --slow ENGINE@AT=FACTOR    its steps take FACTOR times as long from then on
+  --join ENGINE@AT           it is added to the pool then, cold
 
 result:
   --slo-ttft D, --slo-tpot D, --slo-e2e D   what a call must keep to count as good (default: none)
@@ -100,6 +102,8 @@ type simOptions struct {
 	load                    float64 // 0: --rate-scale counts
 	svg, csv                string
 	block                   int
+	blocksGiven             bool     // their number, by a flag
+	events                  []string // the flags that say what happens to engines
 }
 
 // namedPolicy is a rule with parameters, and how it was asked for.
@@ -130,6 +134,9 @@ func runSim(ctx context.Context, env environment, args []string) int {
 		return 2
 	}
 	if err := o.run(ctx, env); err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted")
+		}
 		fmt.Fprintf(env.stderr, "kvasir sim: %v\n", err)
 		return 1
 	}

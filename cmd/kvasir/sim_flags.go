@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -67,8 +69,13 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	f.Float64Var(&o.load, "load", 0, "")
 	f.IntVar(&o.jobs, "jobs", runtime.GOMAXPROCS(0), "")
 	if err := f.Parse(args); err != nil {
+		if strings.Contains(err.Error(), "parse error") {
+			err = fmt.Errorf("%w (numbers look like 0.5, durations like 4s or 100ms)", err)
+		}
 		return nil, err
 	}
+	given := map[string]bool{}
+	f.Visit(func(x *flag.Flag) { given[x.Name] = true })
 	var errs []error
 	bad := func(flag string, value any, allowed string) {
 		errs = append(errs, fmt.Errorf("--%s: %v is not allowed; allowed: %s", flag, value, allowed))
@@ -76,8 +83,11 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	if f.NArg() > 0 {
 		errs = append(errs, fmt.Errorf("unexpected %q", f.Arg(0)))
 	}
-	if !(o.rate > 0 && o.rate <= 1e6) {
-		bad("rate-scale", o.rate, "above 0, at most 1e6")
+	if !(o.rate >= 1e-6 && o.rate <= 1e6) {
+		bad("rate-scale", o.rate, "1e-6 to 1e6")
+	}
+	if given["warmup"] && o.warmup < 0 {
+		bad("warmup", o.warmup, "0s or more")
 	}
 	switch *clock {
 	case sim.ClosedLoop.String():
@@ -91,7 +101,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 		flag             string
 		value, min, most int
 	}{
-		{"replicas", *replicas, 1, 1 << 16}, {"gateways", s.Gateways, 1, 1 << 10}, {"seeds", o.seeds, 1, 1000}, {"jobs", o.jobs, 1, 1 << 10},
+		{"replicas", *replicas, 1, mostReplicas}, {"gateways", s.Gateways, 1, 1 << 10}, {"seeds", o.seeds, 1, 1000}, {"jobs", o.jobs, 1, 1 << 10},
 	} {
 		if n.value < n.min || n.value > n.most {
 			bad(n.flag, n.value, fmt.Sprintf("%d to %d", n.min, n.most))
@@ -103,12 +113,14 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	}{
 		{"scrape", s.Scrape}, {"scrape-delay", s.Delay}, {"slo-ttft", s.SLO.TTFT}, {"slo-tpot", s.SLO.TPOT}, {"slo-e2e", s.SLO.E2E},
 	} {
-		if d.value < 0 {
-			bad(d.flag, d.value, "0s or more")
+		if d.value < 0 || d.value > longest {
+			bad(d.flag, d.value, fmt.Sprintf("0s to %v", longest))
 		}
 	}
 	if s.Scrape > 0 && s.Scrape < time.Millisecond {
 		bad("scrape", s.Scrape, "0s, or 1ms or more")
+	} else if s.Scrape > 0 && s.Delay/s.Scrape > mostReadings {
+		bad("scrape-delay", s.Delay, fmt.Sprintf("at most %d times --scrape, %v", mostReadings, s.Scrape))
 	}
 	if !(s.Loss >= 0 && s.Loss <= 1) {
 		bad("scrape-loss", s.Loss, "0 to 1")
@@ -122,11 +134,27 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	if o.format != "table" && o.format != "json" && o.format != "csv" {
 		bad("format", o.format, "table, json or csv")
 	}
-	if o.sensitivity && o.load == 0 {
+	if o.sensitivity && !given["load"] {
 		o.load = 0.8
+	}
+	if given["load"] && !(o.load > 0) {
+		bad("load", o.load, "above 0, at most 10")
 	}
 	if !(o.load >= 0 && o.load <= 10) {
 		bad("load", o.load, "above 0, at most 10")
+	}
+	for _, x := range []struct {
+		a, b bool
+		text string
+	}{
+		{given["device"] && strings.Contains(*devices, "*"), given["replicas"], "--replicas is given beside --device with counts, which say how many there are"},
+		{o.goodput, o.load > 0, "--goodput searches for the rate that --load and --sensitivity take a share of: one of them"},
+		{o.sensitivity, o.format == "csv", "--sensitivity prints a table or JSON, no csv"},
+		{o.load > 0, given["rate-scale"], "--rate-scale is given beside --load or --sensitivity, which find the rate"},
+	} {
+		if x.a && x.b {
+			errs = append(errs, errors.New(x.text))
+		}
 	}
 	if o.load > 0 && s.SLO == (sim.SLO{}) {
 		errs = append(errs, errors.New("--load and --sensitivity need --slo-ttft, --slo-tpot or --slo-e2e"))
@@ -149,10 +177,58 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	errs = append(errs, err...)
 	s.Engines = engines
 	o.block = e.block
+	blocks := 0
+	for i := range engines {
+		blocks += engines[i].Config.NumBlocks + engines[i].Config.Host.Blocks
+	}
+	if blocks > mostBlocks {
+		errs = append(errs, fmt.Errorf("all engines together have %d KV blocks; allowed: %d (--replicas, --num-gpu-blocks, --host-blocks, --block-size)", blocks, mostBlocks))
+	}
+	o.blocksGiven = given["num-gpu-blocks"] || given["host-blocks"]
+	for _, x := range []struct {
+		flag  string
+		texts []string
+	}{{"down", down}, {"slow", slow}, {"join", join}} {
+		for _, text := range x.texts {
+			o.events = append(o.events, "--"+x.flag+" "+text)
+		}
+	}
+	errs = append(errs, o.sameFiles()...)
 	errs = append(errs, parseTimes(s.Engines, "down", down, parseDown)...)
 	errs = append(errs, parseTimes(s.Engines, "slow", slow, parseSlow)...)
 	errs = append(errs, parseTimes(s.Engines, "join", join, parseJoin)...)
 	return o, errors.Join(errs...)
+}
+
+// Bounds of what one command may ask for.
+const (
+	longest      = 10000 * time.Hour // of durations
+	mostReplicas = 4096
+	mostBlocks   = 1 << 27 // of KV, over all engines: about 5 GB
+	mostReadings = 1000    // of one engine that are on their way to one gateway
+)
+
+// sameFiles reports files that would be written twice, or over the trace.
+func (o *simOptions) sameFiles() []error {
+	var errs []error
+	files := []struct{ flag, name string }{{"trace", o.work.trace}, {"timeline", o.timeline}, {"calls", o.calls}, {"svg", o.svg}, {"csv", o.csv}}
+	for i, a := range files {
+		for _, b := range files[:i] {
+			if a.name != "" && b.name != "" && sameFile(a.name, b.name) {
+				errs = append(errs, fmt.Errorf("--%s and --%s are the same file, %s", b.flag, a.flag, a.name))
+			}
+		}
+	}
+	return errs
+}
+
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX == nil && errY == nil {
+		return os.SameFile(x, y) && x.Mode().IsRegular()
+	}
+	return filepath.Clean(a) == filepath.Clean(b)
 }
 
 // parsePolicies reads --policy.
@@ -294,11 +370,17 @@ func parseTimes(engines []sim.Engine, name string, texts []string, take func(*si
 }
 
 func parseDown(e *sim.Engine, rest string) error {
-	from, to, ok := strings.Cut(rest, "-")
+	from, to, back := strings.Cut(rest, "-")
 	a, errA := time.ParseDuration(from)
-	b, errB := time.ParseDuration(to)
-	if !ok || errA != nil || errB != nil || a <= 0 || b <= a || len(e.Down) > 0 && mono.Time(a) <= e.Down[len(e.Down)-1].To {
-		return errors.New("expected FROM-TO, two durations in order, after those given before")
+	b, errB := longest, error(nil) // it does not come back
+	if back {
+		b, errB = time.ParseDuration(to)
+	}
+	switch {
+	case errA != nil || errB != nil || a <= 0 || b <= a || b > longest:
+		return fmt.Errorf("expected FROM-TO, or FROM alone where it does not come back: durations above 0s in their order, at most %v", longest)
+	case len(e.Down) > 0 && mono.Time(a) <= e.Down[len(e.Down)-1].To:
+		return errors.New("it is down then already; give the times in their order")
 	}
 	e.Down = append(e.Down, sim.Outage{From: mono.Time(a), To: mono.Time(b)})
 	return nil

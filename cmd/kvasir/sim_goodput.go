@@ -90,6 +90,16 @@ func writeGoodputTable(w io.Writer, curves []goodputCurve, attainment float64) e
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprint(w, "\n"+pooled+": one engine as fast as all of them together, with all of their KV blocks.\n")
-	return err
+	for _, g := range curves {
+		if g.RateScale == g.RateScale { // a number
+			continue
+		}
+		p := g.Points[0]
+		fmt.Fprintf(w, "%s: no rate does; at %.3g times the workload's, %.1f %% do\n", g.Policy, p.RateScale, 100*float64(p.Attainment))
+	}
+	fmt.Fprintln(w, "\n± is over seeds, which draw anew what policies draw, times within bins, generated workloads, and --sample;\nit does not say how other traffic would fare.")
+	if !math.IsNaN(bound) {
+		fmt.Fprintln(w, pooled+": one engine as fast as all of them together, with all of their KV blocks.")
+	}
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"kvasir/accelerator"
 	"kvasir/internal/mono"
 	"kvasir/selection/policy"
 	"kvasir/sim"
@@ -29,14 +30,25 @@ type simulator struct {
 
 // run does what the flags say.
 func (o *simOptions) run(ctx context.Context, env environment) error {
-	w, err := o.work.load(ctx, o.seed, o.seeds)
+	w, err := o.work.load(ctx, o.seed, o.seeds, o.rate)
 	if err != nil {
 		return err
 	}
+	if warmup := o.warmupOf(w); warmup >= w.length && w.length > 0 {
+		return fmt.Errorf("--warmup is %v and the last session comes at %v: nothing is left to measure", warmup, w.length)
+	}
 	if o.block == 0 && w.blockTokens > 0 {
 		o.resize(w.blockTokens)
+		if o.blocksGiven && w.blockTokens != accelerator.BlockTokens {
+			w.notes = append(w.notes, fmt.Sprintf("--num-gpu-blocks and --host-blocks are blocks of %d tokens; here they are %d tokens long, the workload's own, and as many fewer", accelerator.BlockTokens, w.blockTokens))
+		}
 	}
 	s := &simulator{simOptions: o, work: w, slots: make(chan struct{}, o.jobs)}
+	for i := range o.scenario.Engines {
+		if err := o.scenario.Engines[i].Config.Validate(); err != nil {
+			return fmt.Errorf("with blocks of %d tokens, the workload's own: %w (--block-size sets another length)", o.scenario.Engines[i].Config.BlockTokens, err)
+		}
+	}
 	s.runs.begin(env.stderr)
 	defer s.runs.end()
 	report := simReport{Config: o.describe(w)}
@@ -44,7 +56,11 @@ func (o *simOptions) run(ctx context.Context, env environment) error {
 		if err := s.matchLoad(ctx); err != nil {
 			return err
 		}
-		report.Config.RateScale = o.rate
+		if s.work, err = o.work.load(ctx, o.seed, o.seeds, o.rate); err != nil {
+			return err
+		}
+		report.Config = o.describe(s.work)
+		report.Config.Notes = append(report.Config.Notes, fmt.Sprintf("rate scale %.4g is %g of the pool's capacity, %.4g (least-outstanding's goodput)", o.rate, o.load, o.rate/o.load))
 	}
 	switch {
 	case o.sensitivity:
@@ -66,7 +82,11 @@ func (o *simOptions) resize(block int) {
 	for i := range o.scenario.Engines {
 		c := &o.scenario.Engines[i].Config
 		c.NumBlocks = max(c.NumBlocks*c.BlockTokens/block, 1)
+		c.Host.Blocks = c.Host.Blocks * c.BlockTokens / block
 		c.BlockTokens = block
+		if c.Host.Blocks == 0 {
+			c.Host.Bandwidth = 0
+		}
 	}
 }
 
@@ -88,6 +108,7 @@ type simConfig struct {
 	WarmupS    float64  `json:"warmup_s"`
 	RateScale  float64  `json:"rate_scale"`
 	Engines    []string `json:"engines"`
+	Events     []string `json:"events,omitempty"`
 	BlockSize  int      `json:"block_size"`
 	Gateways   int      `json:"gateways"`
 	ScrapeS    float64  `json:"scrape_s"`
@@ -101,7 +122,14 @@ func (o *simOptions) describe(w *loadedWorkload) simConfig {
 		Workload: w.name, Sessions: w.sessions, Calls: w.calls, LengthS: w.length.Seconds(), RateScale: o.rate,
 		WarmupS: o.warmupOf(w).Seconds(), BlockSize: o.scenario.Engines[0].Config.BlockTokens,
 		Gateways: o.scenario.Gateways, ScrapeS: o.scenario.Scrape.Seconds(), Seed: o.seed, Seeds: o.seeds,
-		Notes: w.notes,
+		Notes: slices.Clone(w.notes), Events: o.events,
+	}
+	for _, e := range o.scenario.Engines {
+		for _, at := range changes(&e) {
+			if last := w.lasts(o.rate); at > last {
+				c.Notes = append(c.Notes, fmt.Sprintf("something happens to an engine at %v; the last session comes at %v", at, last.Round(time.Second)))
+			}
+		}
 	}
 	switch {
 	case o.clock == sim.Recorded:
@@ -114,14 +142,27 @@ func (o *simOptions) describe(w *loadedWorkload) simConfig {
 	c.SLO = sloText(o.scenario.SLO)
 	counts := map[string]int{}
 	for _, e := range o.scenario.Engines {
-		if counts[e.Config.Profile.Name]++; counts[e.Config.Profile.Name] == 1 {
-			c.Engines = append(c.Engines, e.Config.Profile.Name)
+		name := fmt.Sprintf("%s (%d KV blocks)", e.Config.Profile.Name, e.Config.NumBlocks)
+		if counts[name]++; counts[name] == 1 {
+			c.Engines = append(c.Engines, name)
 		}
 	}
 	for i, name := range c.Engines {
 		c.Engines[i] = fmt.Sprintf("%d × %s", counts[name], name)
 	}
 	return c
+}
+
+// changes returns when something happens to an engine.
+func changes(e *sim.Engine) []time.Duration {
+	var at []time.Duration
+	for _, d := range e.Down {
+		at = append(at, d.From.Duration())
+	}
+	for _, p := range e.Pace {
+		at = append(at, p.At.Duration())
+	}
+	return append(at, e.Joins.Duration())
 }
 
 // warmupOf returns what is not measured at the beginning, by the workload's own clock.
@@ -151,10 +192,13 @@ func writeJSON(out io.Writer, v any) error {
 
 // write says what was simulated.
 func (c *simConfig) write(out io.Writer) {
-	fmt.Fprintf(out, "%s × %.4g: %d sessions, %d calls in %.0f s\n", c.Workload, c.RateScale, c.Sessions, c.Calls, c.LengthS/c.RateScale)
+	fmt.Fprintf(out, "%s, × %.4g: %d sessions, %d calls in %.0f s\n", c.Workload, c.RateScale, c.Sessions, c.Calls, c.LengthS/c.RateScale)
 	fmt.Fprintf(out, "%s, blocks of %d tokens; gateways: %d, gauges read every %g s; %s; seeds: %d from %d; not measured: the first %.0f s\n",
 		strings.Join(c.Engines, ", "), c.BlockSize, c.Gateways, c.ScrapeS, c.SLO, c.Seeds, c.Seed, c.WarmupS/c.RateScale)
 	fmt.Fprintf(out, "closed loop: %s\n", c.ClosedLoop)
+	if len(c.Events) > 0 {
+		fmt.Fprintln(out, strings.Join(c.Events, ", "))
+	}
 	for _, note := range c.Notes {
 		fmt.Fprintln(out, note)
 	}
@@ -191,8 +235,9 @@ func (s *simulator) one(ctx context.Context, p namedPolicy, rate float64, engine
 	}
 	x := s.scenario
 	x.Rule, x.Params, x.Engines, x.Seed = p.rule, p.params, slices.Clone(engines), s.seed+uint64(seed)
-	x.Warmup = mono.FromSeconds(s.warmupOf(s.work).Seconds() / rate)
-	source, err := s.work.open(x.Seed)
+	x.Warmup = mono.FromSeconds(s.warmupOf(s.work).Seconds() * s.work.lasts(rate).Seconds() / s.work.length.Seconds())
+	x.Stopped = func() bool { return ctx.Err() != nil }
+	source, err := s.work.open(x.Seed, rate)
 	if err != nil {
 		return nil, err
 	}
@@ -323,29 +368,49 @@ func newCurve(name string, c *sim.Curve) goodputCurve {
 	return g
 }
 
-// pooled is the bound that no policy passes: one engine as fast as all together, with all
-// of their blocks.
+// pooled is what no policy can hope for: one engine as fast as all of them together, with all
+// of their blocks, so that nothing waits beside an idle engine and every cache is everybody's.
 const pooled = "pooled (bound)"
 
-func pooledEngine(engines []sim.Engine) []sim.Engine {
+// pooledEngine returns that engine; false where the engines differ, or something happens to
+// them, so that none stands for all.
+func pooledEngine(engines []sim.Engine) ([]sim.Engine, bool) {
+	for _, e := range engines {
+		if e.Config.Profile.Name != engines[0].Config.Profile.Name || len(e.Down) > 0 || len(e.Pace) > 0 || e.Joins > 0 {
+			return nil, false
+		}
+	}
 	c := engines[0].Config
 	n := len(engines)
 	c.Profile = c.Profile.Scaled(1 / float64(n))
 	c.Overhead /= time.Duration(n)
+	c.Speculation.Overhead /= time.Duration(n)
 	c.NumBlocks *= n
+	c.Host.Blocks *= n
+	c.Host.Bandwidth *= float64(n)
 	c.MaxSeqs *= n
-	c.MaxBatchedTokens *= n
-	return []sim.Engine{{Config: c}}
+	// A step is as long as one of the engines': what is computed in it comes out with it.
+	c.MaxBatchedTokens = max(c.MaxBatchedTokens, c.MaxSeqs*(1+c.Speculation.Drafted))
+	return []sim.Engine{{Config: c}}, true
 }
+
+// steady is how long a run lasts at least whose goodput is believed without a word.
+const steady = 5 * time.Minute
 
 // goodputReport searches every policy's goodput.
 func (s *simulator) goodputReport(ctx context.Context, out io.Writer, report *simReport) error {
-	report.Goodput = make([]goodputCurve, len(s.policies)+1)
+	report.Goodput = make([]goodputCurve, len(s.policies))
+	whole, same := pooledEngine(s.scenario.Engines)
+	if same {
+		report.Goodput = append(report.Goodput, goodputCurve{})
+	} else {
+		report.Config.Notes = append(report.Config.Notes, "there is no pooled bound where engines differ or change")
+	}
 	errs := make([]error, len(report.Goodput))
 	var all sync.WaitGroup
 	for i := range report.Goodput {
 		all.Go(func() {
-			p, engines := namedPolicy{name: pooled}, pooledEngine(s.scenario.Engines)
+			p, engines := namedPolicy{name: pooled}, whole
 			if i < len(s.policies) {
 				p, engines = s.policies[i], s.scenario.Engines
 			} else {
@@ -363,6 +428,16 @@ func (s *simulator) goodputReport(ctx context.Context, out io.Writer, report *si
 		return err
 	}
 	s.runs.end()
+	for _, g := range report.Goodput {
+		if math.IsNaN(float64(g.RateScale)) {
+			continue
+		}
+		if last := s.work.lasts(float64(g.RateScale)); last < steady {
+			report.Config.Notes = append(report.Config.Notes, fmt.Sprintf(
+				"%s: at its rate the trace is over after %v, which queues may outlast; --loops %d --fresh makes it longer",
+				g.Policy, last.Round(100*time.Millisecond), int(math.Ceil(steady.Seconds()/max(last.Seconds(), 1)))))
+		}
+	}
 	for _, f := range []struct {
 		name  string
 		write func(io.Writer, []goodputCurve) error

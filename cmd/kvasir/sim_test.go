@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -136,7 +137,7 @@ func TestSim_Timeline(t *testing.T) {
 		t.Errorf("%v: %s", err, text)
 	}
 	text, err = os.ReadFile(list)
-	if err != nil || !strings.HasPrefix(string(text), "session,call,came_s") || strings.Count(string(text), "\n") != 101 {
+	if err != nil || !strings.HasPrefix(string(text), "session,class,call,came_s") || strings.Count(string(text), "\n") != 101 {
 		t.Errorf("%v: %s", err, text)
 	}
 }
@@ -158,14 +159,98 @@ func TestSim_SaysWhatIsWrong(t *testing.T) {
 		"--host-blocks is -1":           {"--trace", excerpt, "--host-blocks", "-1"},
 		"--speculative-acceptance is 2": {"--trace", excerpt, "--speculative-tokens", "2", "--speculative-acceptance", "2"},
 		"continuous or static":          {"--trace", excerpt, "--batching", "no"},
+		"one of them":                   {"--trace", excerpt, "--workload", "chat-turn"},
+		"are the same file":             {"--trace", excerpt, "--calls", excerpt},
+		"which say how many":            {"--trace", excerpt, "--device", "h100*3", "--replicas", "8"},
+		"--goodput searches":            {"--trace", excerpt, "--goodput", "--load", "0.5", "--slo-ttft", "1s"},
+		"durations like 4s":             {"--trace", excerpt, "--slo-ttft", "4"},
+		"KV blocks; allowed":            {"--trace", excerpt, "--num-gpu-blocks", "2147483646"},
+		"times --scrape":                {"--trace", excerpt, "--scrape", "1ms", "--scrape-delay", "1000h"},
+		"--warmup: -5s":                 {"--trace", excerpt, "--warmup", "-5s"},
+		"expected FROM-TO":              {"--trace", excerpt, "--down", "1@x"},
 		"--rate-scale: NaN":             {"--trace", excerpt, "--rate-scale", "NaN"},
 	} {
 		if code, _, errs := simulate(t, args...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%v: exit %d, %s; want 2 and %q", args, code, errs, want)
 		}
 	}
+	if code, _, errs := simulate(t, "--trace", excerpt, "--warmup", "1000h"); code != 1 || !strings.Contains(errs, "nothing is left to measure") {
+		t.Errorf("exit %d, %s", code, errs)
+	}
 	if code, _, errs := simulate(t, "--trace", "nowhere.jsonl"); code != 1 || !strings.Contains(errs, "nowhere.jsonl") {
 		t.Errorf("exit %d, %s", code, errs)
+	}
+}
+
+// A generator's goodput does not depend on how long its run is: at a higher rate it has more
+// sessions, not the same ones in less time.
+func TestSim_GeneratorsLastAsLongAtEveryRate(t *testing.T) {
+	calls := func(rate string) (n int, last float64) {
+		file := filepath.Join(t.TempDir(), "calls.csv")
+		code, _, errs := simulate(t, "--workload", "chat-turn", "--for", "5m", "--policy", "round-robin", "--rate-scale", rate, "--calls", file)
+		if code != 0 {
+			t.Fatal(errs)
+		}
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		rows, err := csv.NewReader(f).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rows[1:] {
+			came, err := strconv.ParseFloat(row[3], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = max(last, came)
+		}
+		return len(rows) - 1, last
+	}
+	n1, last1 := calls("1")
+	n4, last4 := calls("4")
+	if n4 < 3*n1 || last4 < 250 || last1 < 250 || last4 > 300 {
+		t.Errorf("%d calls until %g s, at four times the rate %d until %g s", n1, last1, n4, last4)
+	}
+}
+
+// The bound stands for equal engines alone, and is one.
+func TestSim_PooledBound(t *testing.T) {
+	args := []string{"--trace", excerpt, "--policy", "least-outstanding", "--goodput", "--slo-ttft", "4s", "--tolerance", "0.2", "--sessions", "300", "--format", "json"}
+	for _, mixed := range [][]string{{"--device", "a100*1,h100*1"}, {"--replicas", "2", "--slow", "1@0s=0.5"}} {
+		if code, out, errs := simulate(t, append(mixed, args...)...); code != 0 || strings.Contains(out, pooled) || !strings.Contains(out, "no pooled bound") {
+			t.Errorf("%v: exit %d: %s%s", mixed, code, out, errs)
+		}
+	}
+	code, out, errs := simulate(t, append(args, "--replicas", "2")...)
+	var report struct{ Goodput []goodputCurve }
+	if err := json.Unmarshal([]byte(out), &report); code != 0 || err != nil || len(report.Goodput) != 2 {
+		t.Fatalf("exit %d: %s%v", code, errs, err)
+	}
+	if a, b := report.Goodput[0], report.Goodput[1]; b.Policy != pooled || a.RateScale > b.RateScale {
+		t.Errorf("%s %v, %s %v", a.Policy, a.RateScale, b.Policy, b.RateScale)
+	}
+}
+
+// Blocks of the host's tier become as many fewer as the device's, where they become longer.
+func TestSim_ResizesTheHostTier(t *testing.T) {
+	cached := func(more ...string) float64 {
+		code, out, errs := simulate(t, append([]string{"--trace", excerpt, "--policy", "cache-aware", "--num-gpu-blocks", "8000", "--format", "json"}, more...)...)
+		var report struct {
+			Results []struct {
+				Cached float64 `json:"cached_token_ratio"`
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &report); code != 0 || err != nil {
+			t.Fatalf("exit %d: %s%v", code, errs, err)
+		}
+		return report.Results[0].Cached
+	}
+	none, small := cached(), cached("--host-blocks", "400", "--host-bandwidth", "5e10")
+	if small > none+0.01 {
+		t.Errorf("a tier of 6,400 tokens finds %v, none %v", small, none)
 	}
 }
 

@@ -57,7 +57,7 @@ func (t *timelineFile) sample(e int, now mono.Time, s *engine.Stats) {
 type callsFile struct{ timelineFile }
 
 func createCalls(name string) (*callsFile, error) {
-	t, err := createCSV(name, "session,call,came_s,engine,ttft_s,e2e_s,prompt_tokens,cached_tokens,output_tokens,attempts,outcome")
+	t, err := createCSV(name, "session,class,call,came_s,engine,ttft_s,e2e_s,prompt_tokens,cached_tokens,output_tokens,attempts,outcome")
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func createCalls(name string) (*callsFile, error) {
 }
 
 // call writes what became of a call; a time that it has not is empty.
-func (t *callsFile) call(session string, number int, r *sim.Record) {
+func (t *callsFile) call(s *sim.SessionRecord, number int, r *sim.Record) {
 	if t.err != nil {
 		return
 	}
@@ -77,7 +77,7 @@ func (t *callsFile) call(session string, number int, r *sim.Record) {
 		first = strconv.FormatFloat(r.First.Sub(r.At).Seconds(), 'f', 6, 64)
 	}
 	t.err = csv.NewWriter(t.out).WriteAll([][]string{{
-		session, strconv.Itoa(number + 1), strconv.FormatFloat(float64(r.At)/1e9, 'f', 6, 64), strconv.Itoa(r.Engine + 1), first,
+		s.ID, s.Class, strconv.Itoa(number + 1), strconv.FormatFloat(float64(r.At)/1e9, 'f', 6, 64), strconv.Itoa(r.Engine + 1), first,
 		strconv.FormatFloat(r.End.Sub(r.At).Seconds(), 'f', 6, 64), strconv.Itoa(r.Prompt), strconv.Itoa(r.Cached), strconv.Itoa(r.Tokens), strconv.Itoa(r.Attempts), outcome,
 	}})
 }

@@ -13,6 +13,7 @@ import (
 	"kvasir/client/arrival"
 	"kvasir/client/workload"
 	"kvasir/client/workload/trace"
+	"kvasir/internal/mono"
 )
 
 // workloadOptions are the flags that choose a workload: a trace or a generator.
@@ -39,8 +40,11 @@ func (o *workloadOptions) flags(f *flag.FlagSet) {
 // check returns every mistake of the flags, and parses what they have.
 func (o *workloadOptions) check() []error {
 	errs := flatten(o.read.validate())
-	if (o.trace == "") == (o.spec == "") {
+	switch {
+	case o.trace == "" && o.spec == "":
 		errs = append(errs, errors.New("one of --trace and --workload is needed"))
+	case o.trace != "" && o.spec != "":
+		errs = append(errs, errors.New("--trace and --workload are given; allowed: one of them"))
 	}
 	if o.spec == "" {
 		return errs
@@ -68,11 +72,15 @@ func prefixed(text string, err error) []error {
 }
 
 // open returns the workload with the changes made, all draws by the seed, and what a reader
-// of its results must know. tally, unless nil, hears how each pass over a file went.
-func (o *workloadOptions) open(seed uint64, tally func(trace.Tally)) (workload.Source, []string, error) {
+// of its results must know. Of a generator it has so many times as many sessions, which a run
+// at that rate plays in the same time. tally, unless nil, hears how each pass over a file
+// went.
+func (o *workloadOptions) open(seed uint64, rate float64, tally func(trace.Tally)) (workload.Source, []string, error) {
 	read := o.read
 	read.options.Seed, read.change.Seed = seed, seed
 	if o.spec != "" {
+		read.change.From = stretch(read.change.From, rate)
+		read.change.For = stretch(read.change.For, rate)
 		s, err := workload.Generate(o.spec, o.mix, seed, o.process.Instants(seed))
 		if err != nil {
 			return s, nil, err
@@ -84,7 +92,7 @@ func (o *workloadOptions) open(seed uint64, tally func(trace.Tally)) (workload.S
 		return workload.Source{}, nil, err
 	}
 	var notes []string
-	if t.Bin > 0 {
+	if t.Bin > 0 && t.Format != trace.Kvasir {
 		notes = append(notes, fmt.Sprintf("calls of one timestamp are spread over the %v that it stands for (--raw leaves them)", t.Bin))
 	}
 	if !t.Timed {
@@ -96,17 +104,32 @@ func (o *workloadOptions) open(seed uint64, tally func(trace.Tally)) (workload.S
 	return t.Source, notes, nil
 }
 
+// stretch returns the duration times the factor, at most the longest there is.
+func stretch(d time.Duration, factor float64) time.Duration {
+	return mono.FromSeconds(min(d.Seconds()*factor, longest.Seconds()))
+}
+
 // loadedWorkload is a workload that runs may play as often as they like, several at once.
 type loadedWorkload struct {
 	name            string
 	blockTokens     int
 	sessions, calls int
-	length          time.Duration // until the last session comes
+	length          time.Duration // until the last session comes, by the workload's own clock
+	rate            float64       // for which that holds
+	generated       bool          // at another rate, a run lasts as long
 	loop            string        // what waits for answers
 	notes           []string      // what a reader of the result must know
 
-	open func(seed uint64) (workload.Source, error)
+	open func(seed uint64, rate float64) (workload.Source, error)
 	kept sync.Map // seed → *keptSessions
+}
+
+// lasts returns how long a run at the rate takes until its last session comes.
+func (w *loadedWorkload) lasts(rate float64) time.Duration {
+	if w.generated {
+		rate = w.rate
+	}
+	return mono.FromSeconds(w.length.Seconds() / rate)
 }
 
 // keptSessions is a workload in memory.
@@ -120,11 +143,12 @@ type keptSessions struct {
 // need not read them again; a longer workload is read anew by every run.
 const mostKept = 16 << 20
 
-// load opens the workload and looks through it once. Runs will play it with so many seeds.
-func (o *workloadOptions) load(ctx context.Context, seed uint64, seeds int) (*loadedWorkload, error) {
-	w := &loadedWorkload{name: cmp.Or(o.spec, filepath.Base(o.trace))}
+// load opens the workload and looks through it once, for runs at the rate. They will play it
+// with so many seeds.
+func (o *workloadOptions) load(ctx context.Context, seed uint64, seeds int, rate float64) (*loadedWorkload, error) {
+	w := &loadedWorkload{name: cmp.Or(o.spec, filepath.Base(o.trace)), generated: o.spec != "", rate: rate}
 	var tally trace.Tally
-	source, notes, err := o.open(seed, func(read trace.Tally) { tally = read })
+	source, notes, err := o.open(seed, rate, func(read trace.Tally) { tally = read })
 	if err != nil {
 		return nil, err
 	}
@@ -141,23 +165,25 @@ func (o *workloadOptions) load(ctx context.Context, seed uint64, seeds int) (*lo
 			size += 16 + len(s.Calls[i].Blocks) + len(s.Calls[i].AnswerBlocks)
 		}
 	}
-	if w.calls == 0 {
-		return nil, fmt.Errorf("%s: there are no calls in it", w.name)
-	}
+	badRecords := ""
 	if tally.Bad > 0 {
-		w.notes = append(w.notes, fmt.Sprintf("%d of %d records are bad and were passed over; the first: %v", tally.Bad, tally.Records, tally.First[0]))
+		badRecords = fmt.Sprintf("%d of %d records are bad and were passed over; the first: %v", tally.Bad, tally.Records, tally.First[0])
+		w.notes = append(w.notes, badRecords)
 	}
-	read := func(seed uint64) (workload.Source, error) {
-		s, _, err := o.open(seed, nil)
+	if w.calls == 0 {
+		return nil, fmt.Errorf("%s: there are no calls in it; %s", w.name, cmp.Or(badRecords, "what --from, --for, --sessions and --sample leave is empty"))
+	}
+	read := func(seed uint64, rate float64) (workload.Source, error) {
+		s, _, err := o.open(seed, rate, nil)
 		return s, err
 	}
-	if w.open = read; size > mostKept/seeds {
+	if w.open = read; w.generated || size > mostKept/seeds {
 		return w, nil
 	}
-	w.open = func(seed uint64) (workload.Source, error) {
+	w.open = func(seed uint64, rate float64) (workload.Source, error) {
 		k, _ := w.kept.LoadOrStore(seed, &keptSessions{})
 		kept := k.(*keptSessions)
-		kept.once.Do(func() { kept.source, kept.err = keep(read(seed)) })
+		kept.once.Do(func() { kept.source, kept.err = keep(read(seed, rate)) })
 		return kept.source, kept.err
 	}
 	return w, nil
