@@ -151,14 +151,36 @@ func WriteTable(w io.Writer, rows []Row) error {
 	if err := writeClasses(w, rows); err != nil {
 		return err
 	}
+	return writeLosses(w, rows)
+}
+
+// writeLosses says what became of calls that did not end well, of policies that fared alike
+// in one line.
+func writeLosses(w io.Writer, rows []Row) error {
+	var texts []string
+	policies := map[string][]string{}
+	add := func(i int, format string, values ...any) {
+		text := fmt.Sprintf(format, values...)
+		if policies[text] == nil {
+			texts = append(texts, text)
+		}
+		policies[text] = append(policies[text], rows[i].Policy)
+	}
 	for i := range rows {
 		if n := rows[i].Skipped; n > 0 {
-			fmt.Fprintf(w, "%s: %.6g calls were not sent, because one that they wait for failed\n", rows[i].Policy, float64(n))
+			add(i, "%.6g calls were not sent, because one that they wait for failed", float64(n))
 		}
 		for _, why := range slices.Sorted(maps.Keys(rows[i].Unfinished)) {
-			if _, err := fmt.Fprintf(w, "%s: %.6g calls ended with %s%s\n", rows[i].Policy, float64(rows[i].Unfinished[why]), why, refusedByEngine[why]); err != nil {
-				return err
-			}
+			add(i, "%.6g calls ended with %s%s", float64(rows[i].Unfinished[why]), why, refusedByEngine[why])
+		}
+	}
+	for _, text := range texts {
+		who := strings.Join(policies[text], ", ")
+		if len(policies[text]) == len(rows) && len(rows) > 1 {
+			who = "every policy"
+		}
+		if _, err := fmt.Fprintf(w, "%s: %s\n", who, text); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -266,3 +266,18 @@ func TestScenario_SkippingAheadChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A table names classes, and losses once for all policies that had the same.
+func TestWriteTable_ClassesAndLosses(t *testing.T) {
+	sum := Summary{Calls: 10, Unfinished: map[string]Number{"broken": 2}, Classes: map[string]Summary{"a": {Calls: 4}, "b": {Calls: 6}}}
+	other := Summary{Calls: 10, Skipped: 3}
+	var out bytes.Buffer
+	if err := WriteTable(&out, []Row{NewRow("x", []Summary{sum}), NewRow("y", []Summary{sum}), NewRow("z", []Summary{other})}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"x, y: 2 calls ended with broken\n", "z: 3 calls were not sent", "policy  class", "     x      a      4"} {
+		if !bytes.Contains(out.Bytes(), []byte(want)) {
+			t.Errorf("there is no %q in\n%s", want, &out)
+		}
+	}
+}
