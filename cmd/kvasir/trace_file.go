@@ -90,8 +90,8 @@ func (t *traceFlags) validate() error {
 	return errors.Join(t.options.Validate(), t.change.Validate())
 }
 
-// open returns the trace of a file with the changes made. tally, unless nil, hears how each
-// pass went.
+// open returns the trace of a file with the changes made, also in what is said of it. tally,
+// unless nil, hears how each pass went.
 func (t *traceFlags) open(name string, tally func(trace.Tally)) (*trace.Trace, error) {
 	o := t.options
 	o.Done = tally
@@ -99,7 +99,7 @@ func (t *traceFlags) open(name string, tally func(trace.Tally)) (*trace.Trace, e
 	if err != nil {
 		return nil, err
 	}
-	tr.Source = t.change.Apply(tr.Source)
+	t.change.Change(tr)
 	return tr, nil
 }
 
