@@ -244,6 +244,7 @@ func TestTrace_SaysWhatIsMisused(t *testing.T) {
 		{[]string{"stats", "--workload", "chat-turn", "--raw", "--rate", "-1"}, "--raw is given with --workload"},
 		{[]string{"stats", "--workload", "chat-turn", "--raw", "--rate", "-1"}, "Rate is -1"},
 		{[]string{"stats", "--arrivals", "poisson:rate=1", "f"}, "--arrivals is given without --workload"},
+		{[]string{"stats", "--for", "5", "f"}, "invalid value \"5\" for flag -for: allowed: a duration with its unit"},
 		{[]string{"stats", "--colour"}, "flag provided but not defined"},
 	} {
 		if code, out, talk := callTrace(t, c.args...); code != 2 || out != "" || !strings.Contains(talk, c.want) {
