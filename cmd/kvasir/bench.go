@@ -79,7 +79,7 @@ type bench struct {
 
 // run does what was asked for. It reports false where a result is not what it was meant to be.
 func (b *bench) run(ctx context.Context) (bool, error) {
-	if err := b.prepare(ctx); err != nil {
+	if err := load.Ready(ctx, &b.o.target, b.client, b.o.ready); err != nil {
 		return false, err
 	}
 	if b.o.sweep != nil {
@@ -93,26 +93,6 @@ func (b *bench) run(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	return len(r.Invalid()) == 0 && r.Complete(), b.save(r)
-}
-
-// prepare makes sure that the endpoint is there.
-func (b *bench) prepare(ctx context.Context) error {
-	o := b.o
-	if o.target.Model == "" {
-		var err error
-		if o.target.Model, err = load.FirstModel(ctx, b.client, o.target.BaseURL, o.target.Header); err != nil {
-			return fmt.Errorf("no --model is given, and asking for one failed: %w", err)
-		}
-	}
-	if err := o.target.Prepare(); err != nil {
-		return err
-	}
-	if o.ready > 0 {
-		if err := load.Ready(ctx, &o.target, b.client, o.ready); err != nil {
-			return fmt.Errorf("%s is not ready: %w", o.target.BaseURL, err)
-		}
-	}
-	return nil
 }
 
 // measure makes one run.
@@ -279,17 +259,23 @@ func (b *bench) sweep(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
+		left := r.Stopped != "" && ctx.Err() != nil
+		if !left {
+			s.Add(rate, r)
+		}
 		if b.o.saveResult {
 			if err := b.saveJSON(r); err != nil {
 				return false, err
 			}
 		}
-		if r.Stopped != "" && ctx.Err() != nil {
+		if left {
 			fmt.Fprintf(b.env.stdout, "INCOMPLETE: %s at %.4g req/s, which is left out\n", r.Stopped, rate)
 			valid = false
 			break
 		}
-		s.Add(rate, r)
+		if lag, late := r.Late(); late {
+			fmt.Fprintf(b.env.stderr, "kvasir bench: this run does not count: the generator fell behind, by %.4g ms at its 99th percentile, over the bound of %v\n", lag*1e3, r.LagBound)
+		}
 	}
 	if err := s.Table(b.env.stdout); err != nil {
 		return false, err

@@ -72,7 +72,7 @@ func TestBench_MeasuresTheDemo(t *testing.T) {
 			}
 		}
 	}
-	code, out, bad := benchOn(t, base, "--sweep", "20,40", "--num-prompts", "10", "--osl", "2", "--isl", "16", "--lag-bound", "10s")
+	code, out, bad := benchOn(t, base+"/v1/", "--sweep", "20,40", "--num-prompts", "10", "--osl", "2", "--isl", "16", "--lag-bound", "10s")
 	if code != 0 || !strings.Contains(out, "knee: 40.00 req/s") {
 		t.Errorf("sweep: exit %d\n%s%s", code, out, bad)
 	}
@@ -89,10 +89,11 @@ func TestBench_MeasuresTheDemo(t *testing.T) {
 
 func TestBench_RefusesBadFlags(t *testing.T) {
 	for _, x := range []struct{ args, want string }{
-		{"", "--request-rate"},
+		{"", "nothing says when calls are sent; allowed: one of --request-rate RATE, --ramp-up-strategy NAME, --self-timed and --sweep RATES\n"},
+		{"--request-rate 1 --timeout 5", "invalid value \"5\" for flag -timeout: allowed: a duration with its unit, such as 25ms"},
 		{"--request-rate inf", "--max-concurrency"},
 		{"--request-rate 0", `--request-rate is "0"`},
-		{"--request-rate 1 --self-timed", "--request-rate is not the only pace"},
+		{"--request-rate 1 --self-timed", "--request-rate and --self-timed are given; allowed: one of --request-rate RATE, "},
 		{"--self-timed", "has no times"},
 		{"--request-rate 1 --backend tgi", `--backend is "tgi"; allowed: openai, vllm`},
 		{"--request-rate 1 --dataset-name c4", "--dataset-name: "},
@@ -166,8 +167,12 @@ func TestBench_UsageNamesItsFlags(t *testing.T) {
 }
 
 func TestBench_AnEndpointThatIsNotThere(t *testing.T) {
-	code, _, bad := benchOn(t, "http://127.0.0.1:1", "--request-rate", "1")
-	if code != 1 || !strings.Contains(bad, "no --model is given") {
+	code, _, bad := benchOn(t, "http://127.0.0.1:1", "--request-rate", "1", "--ready-check-timeout-sec", "0.2")
+	if code != 1 || !strings.Contains(bad, "no model is given, and asking http://127.0.0.1:1 for one failed: it does not answer within 200ms") || !strings.Contains(bad, "connection refused") {
+		t.Errorf("exit %d, %s", code, bad)
+	}
+	code, _, bad = benchOn(t, "http://127.0.0.1:1", "--request-rate", "1", "--ready-check-timeout-sec", "0")
+	if code != 1 || !strings.Contains(bad, "for one failed: Get") {
 		t.Errorf("exit %d, %s", code, bad)
 	}
 	code, _, bad = benchOn(t, "http://127.0.0.1:1", "--request-rate", "1", "--model", "m", "--ready-check-timeout-sec", "0.2")
