@@ -58,7 +58,7 @@ func drawSession(t *rapid.T, at time.Duration, blockTokens int) workload.Session
 		var c workload.Call
 		var all []kvblock.Hash
 		if i > 0 {
-			c.Offset = s.Calls[i-1].Offset + time.Duration(rapid.IntRange(0, 1e10).Draw(t, "later"))
+			c.Offset = s.Calls[i-1].Offset + time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "later"))
 			from := rapid.IntRange(0, i-1).Draw(t, "from")
 			before := slices.Concat(s.Calls[from].Blocks, s.Calls[from].AnswerBlocks)
 			all = before[:rapid.IntRange(0, len(before)).Draw(t, "shared")]
@@ -80,7 +80,7 @@ func drawSession(t *rapid.T, at time.Duration, blockTokens int) workload.Session
 				all = append(slices.Clip(all), head)
 			}
 		}
-		c.Gap = time.Duration(rapid.IntRange(0, 1e12).Draw(t, "gap"))
+		c.Gap = time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "gap"))
 		if blockTokens == 0 {
 			all = nil
 		}
@@ -99,7 +99,7 @@ func TestWrite_IsReadBack_WhateverItIs(t *testing.T) {
 		var want []workload.Session
 		at := time.Duration(0)
 		for range rapid.IntRange(0, 4).Draw(t, "sessions") {
-			at += time.Duration(rapid.IntRange(0, 1e12).Draw(t, "at"))
+			at += time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "at"))
 			want = append(want, drawSession(t, at, blockTokens))
 		}
 		tr := &Trace{Timed: true, Source: workload.Source{Name: "drawn", BlockTokens: blockTokens, Sessions: func(yield func(workload.Session, error) bool) {
