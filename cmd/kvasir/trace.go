@@ -2,15 +2,19 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -211,14 +215,15 @@ func (c *traceCommand) convert(files []string) error {
 	if err != nil {
 		return err
 	}
-	sessions, err := 0, error(nil)
+	sessions := 0
+	write := func(w io.Writer) (err error) {
+		sessions, err = trace.Write(w, t)
+		return err
+	}
 	if out == "-" {
-		sessions, err = trace.Write(c.env.stdout, t)
+		err = write(c.env.stdout)
 	} else {
-		err = writeWhole(out, c.force, func(w io.Writer) error {
-			sessions, err = trace.Write(w, t)
-			return err
-		})
+		err = writeOver(c.ctx, out, c.force, write)
 	}
 	c.report(in, tally)
 	if err != nil {
@@ -228,12 +233,58 @@ func (c *traceCommand) convert(files []string) error {
 	return nil
 }
 
-// writeWhole writes a file, compressed if its name ends with .zst, which is there whole or
-// not at all.
-func writeWhole(name string, overwrite bool, write func(io.Writer) error) (err error) {
-	if _, err := os.Lstat(name); err == nil && !overwrite {
+// writeOver writes a file, compressed if its name ends with .zst. What is there already is
+// overwritten on demand alone: a file is replaced, and that which a link leads to; a pipe or
+// a device stays what it is and is written to, until ctx ends.
+func writeOver(ctx context.Context, name string, overwrite bool, write func(io.Writer) error) error {
+	zipped := strings.HasSuffix(name, ".zst")
+	_, err := os.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return writeWhole(name, zipped, write)
+	case err != nil:
+		return err
+	case !overwrite:
 		return fmt.Errorf("%s is there already; --force overwrites it", name)
 	}
+	if target, err := os.Stat(name); err == nil && target.Mode().IsRegular() {
+		if name, err = filepath.EvalSymlinks(name); err != nil {
+			return err
+		}
+		return writeWhole(name, zipped, write)
+	}
+	f, err := openPatiently(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = f.Close() })() // so that a write does not wait for ever
+	err = compressed(f, zipped, write)
+	if err = cmp.Or(err, f.Close()); err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%s: interrupted", name)
+	}
+	return err
+}
+
+// openPatiently opens what may have to be waited for: a pipe, until somebody reads it.
+func openPatiently(ctx context.Context, name string) (*os.File, error) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		// Without blocking a pipe that nobody reads is an error.
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK, 0o644)
+		if !errors.Is(err, syscall.ENXIO) {
+			return f, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: interrupted", name)
+		}
+	}
+}
+
+// writeWhole makes a file, or replaces one, that is there whole or not at all.
+func writeWhole(name string, zipped bool, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
 		return err
@@ -244,7 +295,7 @@ func writeWhole(name string, overwrite bool, write func(io.Writer) error) (err e
 			_ = os.Remove(f.Name())
 		}
 	}()
-	if err := compressed(f, strings.HasSuffix(name, ".zst"), write); err != nil {
+	if err := compressed(f, zipped, write); err != nil {
 		return err
 	}
 	if err := f.Chmod(0o644); err != nil {
