@@ -220,7 +220,7 @@ func TestDistribution_AgreesWithExactFigures(t *testing.T) {
 	var d, half Distribution
 	var values []float64
 	for i := range 5000 {
-		v := time.Duration(1e6 + i*i*977)
+		v := 1e6 + time.Duration(i)*time.Duration(i)*977
 		values = append(values, v.Seconds())
 		if i%2 == 0 {
 			d.Add(v)
