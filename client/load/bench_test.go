@@ -500,3 +500,22 @@ func TestTarget_PrepareReportsEveryMistake(t *testing.T) {
 		}
 	}
 }
+
+// A base URL may end with /v1 or not; the host v1 is no path.
+func TestTarget_JoinsV1Once(t *testing.T) {
+	for _, x := range [][3]string{
+		{"http://a", "", "http://a/v1/chat/completions"},
+		{"http://a/", "", "http://a/v1/chat/completions"},
+		{"http://a/v1", "", "http://a/v1/chat/completions"},
+		{"http://a/v1/", "/v1/x", "http://a/v1/x"},
+		{"http://a/b/v1", "", "http://a/b/v1/chat/completions"},
+		{"http://v1", "", "http://v1/v1/chat/completions"},
+		{"http://a/v1", "/v2/x", "http://a/v1/v2/x"},
+		{"http://a/v1", "/v12", "http://a/v1/v12"},
+	} {
+		target := &Target{BaseURL: x[0], Endpoint: x[1], Backend: Backends()[2], Model: "m"}
+		if err := target.Prepare(); err != nil || target.url != x[2] {
+			t.Errorf("%s and %q make %s, want %s (%v)", x[0], x[1], target.url, x[2], err)
+		}
+	}
+}

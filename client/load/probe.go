@@ -1,14 +1,13 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"strings"
 	"time"
 
 	"kvasir/client/load/report"
@@ -18,69 +17,111 @@ import (
 // maxModels bounds the list of models that is read.
 const maxModels = 1 << 20
 
-// FirstModel asks an endpoint's list of models for the name of the first one.
-func FirstModel(ctx context.Context, client *http.Client, baseURL string, header http.Header) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(baseURL, "/")+"/v1/models", nil)
-	if err != nil {
-		return "", err
+// retryEvery is the time between two attempts to find an endpoint ready.
+const retryEvery = time.Second
+
+// Ready prepares the target and makes sure that it answers, at most for the time given: it
+// asks for the name of its first model where none is named, and then for a token. It tries
+// again where that may help, and does not wait for what will not pass, such as a wrong key.
+// Where most is 0 it asks for a model's name alone, and once.
+func Ready(ctx context.Context, target *Target, client *http.Client, most time.Duration) error {
+	if err := target.check(); err != nil {
+		return err
 	}
-	maps.Copy(req.Header, header)
+	if most > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, most, fmt.Errorf("it does not answer within %v", most))
+		defer cancel()
+	}
+	if target.Model == "" {
+		err := attempts(ctx, most > 0, func() (again bool, err error) {
+			target.Model, again, err = firstModel(ctx, target, client)
+			return again, err
+		})
+		if err != nil {
+			return fmt.Errorf("no model is given, and asking %s for one failed: %w", target.BaseURL, err)
+		}
+	}
+	if err := target.Prepare(); err != nil || most == 0 {
+		return err
+	}
+	body := target.body([]workload.Message{{Role: "user", Content: "Are you ready?"}}, 1)
+	err := attempts(ctx, true, func() (bool, error) {
+		sample := ask(ctx, target, client, body)
+		err := fmt.Errorf("%s: %s", sample.Failure, sample.Detail)
+		switch sample.Failure {
+		case "", report.Empty:
+			return false, nil
+		case report.ConnectFailed, report.Broken, report.Overdue, "http_429", "http_502", "http_503", "http_504":
+			return true, err
+		}
+		return false, err
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not ready: %w", target.BaseURL, err)
+	}
+	return nil
+}
+
+// attempts makes attempts until one succeeds, or says that another will not help, or ctx
+// ends; one only unless again is set. Where ctx ends, the error says what became of the last
+// attempt that was not cut off.
+func attempts(ctx context.Context, again bool, attempt func() (again bool, err error)) error {
+	var last error
+	for {
+		passes, err := attempt()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w: %w", context.Cause(ctx), cmp.Or(last, err))
+		case !again || !passes:
+			return err
+		}
+		last = err
+		timer := time.NewTimer(retryEvery)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
+		}
+	}
+}
+
+// firstModel asks an endpoint's list of models for the name of the first one. again: asking
+// later may help.
+func firstModel(ctx context.Context, target *Target, client *http.Client) (name string, again bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.join("/v1/models"), nil)
+	if err != nil {
+		return "", false, err
+	}
+	maps.Copy(req.Header, target.Header)
 	resp, err := client.Do(req)
 	if err != nil {
-		return "", err
+		return "", true, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxModels))
 	if err != nil {
-		return "", err
+		return "", true, err
 	}
-	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s: status %d: %.200s", req.URL, resp.StatusCode, text)
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		again = true
+		fallthrough
+	default:
+		return "", again, fmt.Errorf("%s: status %d: %.200s", req.URL, resp.StatusCode, text)
 	}
 	var list struct{ Data []struct{ ID string } }
 	if err := json.Unmarshal(text, &list); err != nil {
-		return "", fmt.Errorf("%s: %w", req.URL, err)
+		return "", false, fmt.Errorf("%s: %w", req.URL, err)
 	}
 	if len(list.Data) == 0 || list.Data[0].ID == "" {
-		return "", fmt.Errorf("%s names no model", req.URL)
+		return "", true, fmt.Errorf("%s names no model", req.URL) // a gateway's engines may come yet
 	}
-	return list.Data[0].ID, nil
-}
-
-// retryEvery is the time between two attempts to find an endpoint ready.
-const retryEvery = time.Second
-
-// Ready asks an endpoint for a token until it answers, at most for the time given. It does
-// not wait for what will not pass, such as a wrong key.
-func Ready(ctx context.Context, target *Target, client *http.Client, most time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, most, errOverdue)
-	defer cancel()
-	body := target.body([]workload.Message{{Role: "user", Content: "Are you ready?"}}, 1)
-	for {
-		sample := ask(ctx, target, client, body)
-		switch sample.Failure {
-		case "", report.Empty:
-			return nil
-		case report.ConnectFailed, report.Broken, report.Overdue, "http_429", "http_502", "http_503", "http_504":
-		case report.Unfinished:
-			if errors.Is(context.Cause(ctx), errOverdue) {
-				return fmt.Errorf("it does not answer within %v", most)
-			}
-			return context.Cause(ctx)
-		default:
-			return fmt.Errorf("%s: %s", sample.Failure, sample.Detail)
-		}
-		timer := time.NewTimer(retryEvery)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			if errors.Is(context.Cause(ctx), errOverdue) {
-				return fmt.Errorf("it does not answer within %v: %s: %s", most, sample.Failure, sample.Detail)
-			}
-			return context.Cause(ctx)
-		case <-timer.C:
-		}
-	}
+	return list.Data[0].ID, false, nil
 }
 
 // warm is the salt of warm-up calls; runs have small ones.

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ func Backends() []Backend {
 // Target is what calls are sent to, and how. Its methods are safe for concurrent use once
 // Prepare has returned.
 type Target struct {
-	BaseURL  string // scheme and host, and a path where the API is below one
+	BaseURL  string // scheme and host, and a path where the API is below one; /v1 at its end may be there or not
 	Endpoint string // path; empty: the backend's
 	Backend  Backend
 	Model    string
@@ -52,28 +53,46 @@ type Target struct {
 
 // Prepare checks the target and makes it ready. It reports every mistake.
 func (t *Target) Prepare() error {
+	err := t.check()
+	if t.Model == "" {
+		err = errors.Join(err, errors.New("no model is named"))
+	}
+	if err != nil {
+		return err
+	}
+	t.url = t.join(t.endpoint())
+	t.head = t.members()
+	return nil
+}
+
+// check reports every mistake but a missing model.
+func (t *Target) check() error {
 	var errs []error
 	u, err := url.Parse(t.BaseURL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 		errs = append(errs, fmt.Errorf("base URL is %q; allowed: http:// or https://, a host and perhaps a path", t.BaseURL))
 	}
-	if t.Endpoint == "" {
-		t.Endpoint = t.Backend.Endpoint
-	}
-	if !strings.HasPrefix(t.Endpoint, "/") {
+	if !strings.HasPrefix(t.endpoint(), "/") {
 		errs = append(errs, fmt.Errorf("endpoint is %q; allowed: a path that begins with /", t.Endpoint))
-	}
-	if t.Model == "" {
-		errs = append(errs, errors.New("no model is named"))
 	}
 	for key := range t.Extra {
 		if key == "stream" || key == t.promptField() || key == "model" {
 			errs = append(errs, fmt.Errorf("extra body has %q, which the load itself decides", key))
 		}
 	}
-	t.url = strings.TrimSuffix(t.BaseURL, "/") + t.Endpoint
-	t.head = t.members()
 	return errors.Join(errs...)
+}
+
+func (t *Target) endpoint() string { return cmp.Or(t.Endpoint, t.Backend.Endpoint) }
+
+// join returns the URL of a path. A base URL is given with /v1 at its end (as OpenAI's
+// clients take it) or without (as vLLM's benchmark does): both mean the same.
+func (t *Target) join(path string) string {
+	base := strings.TrimRight(t.BaseURL, "/")
+	if u, err := url.Parse(base); err == nil && strings.HasSuffix(u.Path, "/v1") && strings.HasPrefix(path+"/", "/v1/") {
+		base = strings.TrimSuffix(base, "/v1")
+	}
+	return base + path
 }
 
 // promptField is the member of a body that holds the prompt.

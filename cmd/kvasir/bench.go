@@ -79,7 +79,7 @@ type bench struct {
 
 // run does what was asked for. It reports false where a result is not what it was meant to be.
 func (b *bench) run(ctx context.Context) (bool, error) {
-	if err := b.prepare(ctx); err != nil {
+	if err := load.Ready(ctx, &b.o.target, b.client, b.o.ready); err != nil {
 		return false, err
 	}
 	if b.o.sweep != nil {
@@ -93,26 +93,6 @@ func (b *bench) run(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	return len(r.Invalid()) == 0 && r.Complete(), b.save(r)
-}
-
-// prepare makes sure that the endpoint is there.
-func (b *bench) prepare(ctx context.Context) error {
-	o := b.o
-	if o.target.Model == "" {
-		var err error
-		if o.target.Model, err = load.FirstModel(ctx, b.client, o.target.BaseURL, o.target.Header); err != nil {
-			return fmt.Errorf("no --model is given, and asking for one failed: %w", err)
-		}
-	}
-	if err := o.target.Prepare(); err != nil {
-		return err
-	}
-	if o.ready > 0 {
-		if err := load.Ready(ctx, &o.target, b.client, o.ready); err != nil {
-			return fmt.Errorf("%s is not ready: %w", o.target.BaseURL, err)
-		}
-	}
-	return nil
 }
 
 // measure makes one run.

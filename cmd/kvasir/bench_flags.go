@@ -26,7 +26,7 @@ counted from then, and beside it from the actual send. Flags have vLLM's names; 
 tools call them is accepted, too (in parentheses).
 
 the endpoint:
-  --base-url URL            (--url) default http://127.0.0.1:8080
+  --base-url URL            (--url) with or without /v1 at its end (default http://127.0.0.1:8080)
   --backend NAME            openai (completions), openai-chat, openai-responses, anthropic (default openai-chat)
   --endpoint PATH           default: the backend's
   --model NAME              default: the first that /v1/models names
@@ -34,7 +34,8 @@ the endpoint:
   --extra-body JSON         an object whose members each call's body has
   --ignore-eos              answers go on to their bound (engines know it, providers do not)
   --timeout DURATION        bound on a call (default 30m; 0: none)
-  --ready-check-timeout-sec N  wait at most so long until it answers (default 60; 0: do not ask)
+  --ready-check-timeout-sec N  wait at most so long until it names a model (unless --model does) and
+                            answers (default 60; 0: ask for a model's name alone, once)
   --num-warmups N           calls before the run that count nowhere (--warmup-request-count; default 0)
 
 when calls are sent; there is no default rate:

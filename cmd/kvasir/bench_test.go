@@ -72,7 +72,7 @@ func TestBench_MeasuresTheDemo(t *testing.T) {
 			}
 		}
 	}
-	code, out, bad := benchOn(t, base, "--sweep", "20,40", "--num-prompts", "10", "--osl", "2", "--isl", "16", "--lag-bound", "10s")
+	code, out, bad := benchOn(t, base+"/v1/", "--sweep", "20,40", "--num-prompts", "10", "--osl", "2", "--isl", "16", "--lag-bound", "10s")
 	if code != 0 || !strings.Contains(out, "knee: 40.00 req/s") {
 		t.Errorf("sweep: exit %d\n%s%s", code, out, bad)
 	}
@@ -166,8 +166,12 @@ func TestBench_UsageNamesItsFlags(t *testing.T) {
 }
 
 func TestBench_AnEndpointThatIsNotThere(t *testing.T) {
-	code, _, bad := benchOn(t, "http://127.0.0.1:1", "--request-rate", "1")
-	if code != 1 || !strings.Contains(bad, "no --model is given") {
+	code, _, bad := benchOn(t, "http://127.0.0.1:1", "--request-rate", "1", "--ready-check-timeout-sec", "0.2")
+	if code != 1 || !strings.Contains(bad, "no model is given, and asking http://127.0.0.1:1 for one failed: it does not answer within 200ms") || !strings.Contains(bad, "connection refused") {
+		t.Errorf("exit %d, %s", code, bad)
+	}
+	code, _, bad = benchOn(t, "http://127.0.0.1:1", "--request-rate", "1", "--ready-check-timeout-sec", "0")
+	if code != 1 || !strings.Contains(bad, "for one failed: Get") {
 		t.Errorf("exit %d, %s", code, bad)
 	}
 	code, _, bad = benchOn(t, "http://127.0.0.1:1", "--request-rate", "1", "--model", "m", "--ready-check-timeout-sec", "0.2")
