@@ -173,7 +173,11 @@ func readHead(f File) (head, error) {
 		case errors.Is(err, io.EOF):
 			return h, fmt.Errorf("%s: the file is empty", f.Name)
 		default:
-			return h, &RecordError{File: f.Name, Line: max(s.start, s.line), Err: err}
+			line := s.line
+			if errors.Is(err, errTooLong) {
+				line = s.start
+			}
+			return h, &RecordError{File: f.Name, Line: line, Err: err}
 		}
 		size += len(b)
 	}
