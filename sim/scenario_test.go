@@ -28,7 +28,7 @@ func conversations(sessions int) workload.Source {
 		at := time.Duration(0)
 		for i := range sessions {
 			r := seed.New(1, seed.Workload, uint64(i), 0)
-			at += time.Duration(r.Intn(int(2 * time.Second)))
+			at += time.Duration(r.Int64n(int64(2 * time.Second)))
 			s := workload.Session{ID: fmt.Sprint(i), At: at}
 			tokens := 640 * (1 + r.Intn(8))
 			var chain []kvblock.Hash

@@ -3,10 +3,10 @@ package load
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"kvasir/api"
 	"kvasir/api/sse"
@@ -104,7 +105,7 @@ func (c *caller) call(ctx context.Context, body []byte, s *scratch, before func(
 	req.GetBody = nil // so that a call is sent once
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "text/event-stream")
-	maps.Copy(req.Header, c.target.Header)
+	c.target.address(req)
 	sample.Sent = c.now()
 	before()
 	resp, err := c.client.Do(req)
@@ -113,11 +114,15 @@ func (c *caller) call(ctx context.Context, body []byte, s *scratch, before func(
 		return
 	}
 	defer resp.Body.Close()
-	sample.Endpoint = resp.Header.Get("X-Kvasir-Endpoint")
+	sample.Endpoint = printable(resp.Header.Get("X-Kvasir-Endpoint"))
 	sample.Spans = serverTiming(sample.Spans[:0], resp.Header.Values("Server-Timing"))
 	if resp.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(resp.Body, saidBytes))
-		c.fail(ctx, callCtx, sample, report.Failure("http_"+strconv.Itoa(resp.StatusCode)), errors.New(string(said)))
+		kind := report.Failure("http_" + strconv.Itoa(resp.StatusCode))
+		if said := refusal(resp, cancel); ctx.Err() == nil {
+			c.end(sample, kind, said) // however long its words take
+		} else {
+			c.end(sample, report.Unfinished, said)
+		}
 		return
 	}
 	if t := resp.Header.Get("Content-Type"); !strings.HasPrefix(t, "text/event-stream") {
@@ -142,6 +147,10 @@ func (c *caller) receive(r io.Reader, s *scratch, cancel func()) (report.Failure
 		s.events.Feed(s.buf[:n])
 		for ev, ok := s.events.Next(); ok; ev, ok = s.events.Next() {
 			chunk := api.ReadChunk(grammar, ev.Type, ev.Data)
+			if chunk.Kind != api.Failure && chunk.Kind != api.Done && malformed(ev.Data) {
+				sample.BadEvents++
+				continue
+			}
 			wasDone := tally.Done
 			tally.Add(chunk)
 			switch chunk.Kind {
@@ -190,8 +199,33 @@ func (c *caller) fail(run, call context.Context, s *report.Sample, kind report.F
 	case context.Cause(call) == errOverdue:
 		kind = report.Overdue
 	}
-	detail := err.Error()
-	s.Failure, s.Detail, s.End = kind, detail[:min(len(detail), saidBytes)], c.now()
+	c.end(s, kind, err.Error())
+}
+
+// end ends a sample with a failure and what a server or the system says of it.
+func (c *caller) end(s *report.Sample, kind report.Failure, detail string) {
+	s.Failure, s.Detail, s.End = kind, printable(detail[:min(len(detail), saidBytes)]), c.now()
+}
+
+// refusal returns what an answer says that is no success: of a redirect where to, and the
+// beginning of its body. A body that does not end is given up by cancel.
+func refusal(resp *http.Response, cancel func()) string {
+	defer time.AfterFunc(lingering, cancel).Stop()
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, saidBytes))
+	words := []string{string(body)}
+	if to := resp.Header.Get("Location"); to != "" {
+		words = []string{"redirect to " + to, string(body)}
+	}
+	if said := strings.TrimSpace(strings.Join(words, " ")); said != "" {
+		return said
+	}
+	return "no words"
+}
+
+// malformed reports whether the data of an event is no JSON object in UTF-8, as every chunk
+// of every grammar is. An event without data is judged by its name.
+func malformed(data []byte) bool {
+	return len(data) > 0 && (!bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte{'{'}) || !utf8.Valid(data) || !json.Valid(data))
 }
 
 // blame says which failure an error of a connection is.
@@ -220,7 +254,7 @@ func serverTiming(spans []report.Span, values []string) []report.Span {
 				}
 				ms, err := strconv.ParseFloat(strings.Trim(strings.TrimSpace(v), `"`), 64)
 				if err == nil && ms >= 0 && ms < 1e9 && len(spans) < maxSpans {
-					spans = append(spans, report.Span{Name: strings.TrimSpace(name), Time: time.Duration(ms * 1e6)})
+					spans = append(spans, report.Span{Name: printable(strings.TrimSpace(name)), Time: time.Duration(ms * 1e6)})
 				}
 				break
 			}

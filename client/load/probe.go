@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"time"
 
@@ -23,8 +22,9 @@ const retryEvery = time.Second
 // Ready prepares the target and makes sure that it answers, at most for the time given: it
 // asks for the name of its first model where none is named, and then for a token. It tries
 // again where that may help, and does not wait for what will not pass, such as a wrong key.
-// Where most is 0 it asks for a model's name alone, and once.
-func Ready(ctx context.Context, target *Target, client *http.Client, most time.Duration) error {
+// Where most is 0 it asks for a model's name alone, and once. timeout bounds each attempt; 0:
+// none.
+func Ready(ctx context.Context, target *Target, client *http.Client, most, timeout time.Duration) error {
 	if err := target.check(); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func Ready(ctx context.Context, target *Target, client *http.Client, most time.D
 	}
 	if target.Model == "" {
 		err := attempts(ctx, most > 0, func() (again bool, err error) {
-			target.Model, again, err = firstModel(ctx, target, client)
+			target.Model, again, err = firstModel(ctx, target, client, timeout)
 			return again, err
 		})
 		if err != nil {
@@ -47,7 +47,7 @@ func Ready(ctx context.Context, target *Target, client *http.Client, most time.D
 	}
 	body := target.body([]workload.Message{{Role: "user", Content: "Are you ready?"}}, 1)
 	err := attempts(ctx, true, func() (bool, error) {
-		sample := ask(ctx, target, client, body)
+		sample := ask(ctx, target, client, timeout, body)
 		err := fmt.Errorf("%s: %s", sample.Failure, sample.Detail)
 		switch sample.Failure {
 		case "", report.Empty:
@@ -91,28 +91,36 @@ func attempts(ctx context.Context, again bool, attempt func() (again bool, err e
 
 // firstModel asks an endpoint's list of models for the name of the first one. again: asking
 // later may help.
-func firstModel(ctx context.Context, target *Target, client *http.Client) (name string, again bool, err error) {
+func firstModel(ctx context.Context, target *Target, client *http.Client, timeout time.Duration) (name string, again bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	if timeout > 0 {
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errOverdue)
+	}
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.join("/v1/models"), nil)
 	if err != nil {
 		return "", false, err
 	}
-	maps.Copy(req.Header, target.Header)
+	target.address(req)
 	resp, err := client.Do(req)
 	if err != nil {
+		if context.Cause(ctx) == errOverdue {
+			err = fmt.Errorf("%s: no answer within %v", req.URL, timeout)
+		}
 		return "", true, err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxModels))
-	if err != nil {
-		return "", true, err
-	}
+	var text []byte
 	switch resp.StatusCode {
 	case http.StatusOK:
+		if text, err = io.ReadAll(io.LimitReader(resp.Body, maxModels)); err != nil {
+			return "", true, err
+		}
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		again = true
 		fallthrough
 	default:
-		return "", again, fmt.Errorf("%s: status %d: %.200s", req.URL, resp.StatusCode, text)
+		return "", again, fmt.Errorf("%s: status %d: %s", req.URL, resp.StatusCode, printable(refusal(resp, cancel)))
 	}
 	var list struct{ Data []struct{ ID string } }
 	if err := json.Unmarshal(text, &list); err != nil {
@@ -140,7 +148,7 @@ func (b *Bench) WarmUp(ctx context.Context, calls int) error {
 				return nil
 			}
 			body := b.Target.body(b.Text.Messages(nil, &s, i), s.Calls[i].OutputTokens)
-			if sample := ask(ctx, b.Target, b.Client, body); sample.Failure == report.Unfinished {
+			if sample := ask(ctx, b.Target, b.Client, b.Timeout, body); sample.Failure == report.Unfinished {
 				return context.Cause(ctx)
 			} else if sample.Failure != "" {
 				return fmt.Errorf("warm-up call %d: %s: %s", number+1, sample.Failure, sample.Detail)
@@ -151,9 +159,9 @@ func (b *Bench) WarmUp(ctx context.Context, calls int) error {
 	return nil
 }
 
-// ask sends a body outside of a run.
-func ask(ctx context.Context, target *Target, client *http.Client, body []byte) report.Sample {
-	c := caller{target: target, client: client, started: time.Now()}
+// ask sends a body outside of a run. timeout bounds the call; 0: none.
+func ask(ctx context.Context, target *Target, client *http.Client, timeout time.Duration, body []byte) report.Sample {
+	c := caller{target: target, client: client, timeout: timeout, started: time.Now()}
 	s := new(scratch)
 	s.begin(report.Sample{}, false)
 	c.call(ctx, body, s, func() {})

@@ -46,20 +46,20 @@ func comingUp(t *testing.T, check func(t *testing.T, target *Target, client *htt
 
 func TestReady_WaitsForAModelToo(t *testing.T) {
 	comingUp(t, func(t *testing.T, target *Target, client *http.Client) {
-		if err := Ready(t.Context(), target, client, time.Minute); err != nil || target.Model != "llama" {
+		if err := Ready(t.Context(), target, client, time.Minute, 0); err != nil || target.Model != "llama" {
 			t.Errorf("model %q, %v", target.Model, err)
 		}
 	})
 	comingUp(t, func(t *testing.T, target *Target, client *http.Client) {
 		begun := time.Now()
-		err := Ready(t.Context(), target, client, 6*time.Second)
+		err := Ready(t.Context(), target, client, 6*time.Second, 0)
 		if err == nil || !strings.Contains(err.Error(), "asking http://a:80/v1 for one failed: it does not answer within 6s: ") || !strings.Contains(err.Error(), "status 503") || time.Since(begun) != 6*time.Second {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
 	})
 	comingUp(t, func(t *testing.T, target *Target, client *http.Client) {
 		begun := time.Now()
-		if err := Ready(t.Context(), target, client, 0); err == nil || time.Since(begun) != 0 {
+		if err := Ready(t.Context(), target, client, 0, 0); err == nil || time.Since(begun) != 0 {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
 	})

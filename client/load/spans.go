@@ -34,7 +34,7 @@ type Timings map[string]struct{ sum, count float64 }
 // The bounds of a page of metrics, and of the time that reading all pages takes.
 const (
 	maxPage   = 64 << 20
-	pageLimit = 30 * time.Second
+	pageLimit = 5 * time.Second
 )
 
 // ReadTimings reads the pages of metrics at the addresses given.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -41,7 +42,7 @@ type Target struct {
 	Endpoint string // path; empty: the backend's
 	Backend  Backend
 	Model    string
-	Header   http.Header // added to each call, and in place of what a call has anyway
+	Header   http.Header // added to each call, and in place of what a call has anyway; Host is the host's name
 	// Extra has further members of each call's body, and such in place of what a body has
 	// anyway; null leaves that out.
 	Extra     map[string]json.RawMessage
@@ -93,6 +94,14 @@ func (t *Target) join(path string) string {
 		base = strings.TrimSuffix(base, "/v1")
 	}
 	return base + path
+}
+
+// address adds the target's header to a request.
+func (t *Target) address(req *http.Request) {
+	maps.Copy(req.Header, t.Header)
+	if host := t.Header.Get("Host"); host != "" {
+		req.Host = host // net/http takes it from here alone
+	}
 }
 
 // promptField is the member of a body that holds the prompt.

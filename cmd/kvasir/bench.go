@@ -79,7 +79,10 @@ type bench struct {
 
 // run does what was asked for. It reports false where a result is not what it was meant to be.
 func (b *bench) run(ctx context.Context) (bool, error) {
-	if err := load.Ready(ctx, &b.o.target, b.client, b.o.ready); err != nil {
+	if err := load.Ready(ctx, &b.o.target, b.client, b.o.ready, b.o.timeout); err != nil {
+		return false, err
+	}
+	if err := b.tryFiles(); err != nil {
 		return false, err
 	}
 	if b.o.sweep != nil {
@@ -134,7 +137,13 @@ func (b *bench) measure(ctx context.Context, rate float64) (*report.Result, erro
 		}
 	}
 	r := c.Result(about)
-	after, err := load.ReadTimings(context.WithoutCancel(ctx), b.client, o.pages)
+	if ctx.Err() != nil {
+		// Of an interrupted run they are of use, too, but not worth a long wait.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+	}
+	after, err := load.ReadTimings(ctx, b.client, o.pages)
 	if err != nil {
 		fmt.Fprintf(b.env.stderr, "kvasir bench: --metrics-url: %v; the result has nothing of it\n", err)
 		return r, nil
@@ -256,6 +265,11 @@ func (b *bench) sweep(ctx context.Context) (bool, error) {
 	for rate, ok := s.Next(); ok; rate, ok = s.Next() {
 		fmt.Fprintf(b.env.stderr, "kvasir bench: %.4g req/s\n", rate)
 		r, err := b.measure(ctx, rate)
+		if err != nil && ctx.Err() != nil {
+			fmt.Fprintf(b.env.stdout, "INCOMPLETE: interrupted before %.4g req/s\n", rate)
+			valid = false
+			break
+		}
 		if err != nil {
 			return false, err
 		}

@@ -82,7 +82,8 @@ what is judged and shown:
   --lag-bound DURATION      a run whose own lag has a 99th percentile above it is invalid (default 50ms)
 
 results:
-  --save-result             a JSON file with vLLM's keys; --result-dir DIR, --result-filename NAME
+  --save-result             a JSON file with vLLM's keys; --result-dir DIR (made if it is not there),
+                            --result-filename NAME
   --save-detailed           every call in it (memory grows with the run); --append-result
   --label TEXT, --metadata K=V …   kept in it
   --metrics-url URL …       pages of metrics of the gateway and the engines, read before and after:
@@ -485,7 +486,7 @@ func (o *benchOptions) readSweep(text string, bad complain) {
 		o.sweep.Start = o.rate
 	} else {
 		for word := range strings.SplitSeq(text, ",") {
-			rate := readNumber("sweep", strings.TrimSpace(word), bad, "rates, separated by commas, or auto", func(float64) bool { return true })
+			rate := readNumber("sweep", strings.TrimSpace(word), bad, "ascending rates from 1e-9 to 1e6, separated by commas, or auto", func(v float64) bool { return v >= 1e-9 && v <= 1e6 })
 			o.sweep.Rates = append(o.sweep.Rates, rate)
 		}
 		if !math.IsNaN(o.rate) {
@@ -534,14 +535,7 @@ func (f *benchFlags) readWords() (errs []error) {
 		errs = append(errs, fmt.Errorf("--goodput: %w", err))
 	}
 	o.target.Header = http.Header{}
-	for _, word := range f.header {
-		name, value, ok := strings.Cut(word, "=")
-		if !ok || name == "" || strings.ContainsAny(word, "\r\n") {
-			errs = append(errs, fmt.Errorf("--header is %q; allowed: NAME=VALUE", word))
-			continue
-		}
-		o.target.Header.Add(name, value)
-	}
+	errs = append(errs, o.readHeader(f.header)...)
 	for _, word := range f.metadata {
 		key, value, ok := strings.Cut(word, "=")
 		if !ok || key == "" {

@@ -2,13 +2,17 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"kvasir/client/load/report"
 	"kvasir/internal/plot"
@@ -52,9 +56,11 @@ type chart struct {
 	plot.Chart
 }
 
+func (b *bench) chartName(chart string) string { return b.o.plot + "-" + chart + ".svg" }
+
 func (b *bench) saveCharts(charts []chart) error {
 	for _, c := range charts {
-		if err := b.write(b.o.plot+"-"+c.name+".svg", c.SVG); err != nil {
+		if err := b.write(b.chartName(c.name), c.SVG); err != nil {
 			return err
 		}
 	}
@@ -67,16 +73,7 @@ func (b *bench) saveJSON(r *report.Result) error {
 	if err != nil {
 		return err
 	}
-	name := b.o.resultFile
-	if name == "" {
-		name = resultName(r)
-	}
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(b.o.resultDir, name)
-	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
+	name := b.o.resultPath(r)
 	if b.o.appendResult {
 		f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
@@ -92,6 +89,84 @@ func (b *bench) saveJSON(r *report.Result) error {
 		return err
 	}
 	return b.write(name, func(w io.Writer) error { _, err := w.Write(text); return err })
+}
+
+// resultPath is where a result is kept.
+func (o *benchOptions) resultPath(r *report.Result) string {
+	name := o.resultFile
+	if name == "" {
+		name = resultName(r)
+	}
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(o.resultDir, name)
+}
+
+// tryFiles makes --result-dir, and makes sure that every file that was asked for can be
+// written, so that no run is in vain.
+func (b *bench) tryFiles() error {
+	o := b.o
+	var errs []error
+	try := func(flag, name string) {
+		if err := tryFile(name); err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+		}
+	}
+	if o.saveResult {
+		rate := o.rate
+		if o.sweep != nil {
+			rate = 1 + 1e-15 // no other has more digits
+		}
+		name := o.resultPath(&report.Result{Run: b.about(rate, time.Now())})
+		if _, err := os.Stat(o.resultDir); errors.Is(err, fs.ErrNotExist) && !filepath.IsAbs(o.resultFile) {
+			if err := os.MkdirAll(o.resultDir, 0o755); err != nil {
+				return fmt.Errorf("--result-dir: %w", err)
+			}
+			fmt.Fprintf(b.env.stderr, "kvasir bench: made the folder %s\n", o.resultDir)
+		}
+		flag := "result-filename"
+		if o.resultFile == "" {
+			flag = "save-result"
+		}
+		try(flag, name)
+	}
+	if o.csv != "" {
+		try("csv", o.csv)
+	}
+	if o.plot != "" {
+		try("plot", b.chartName("in-flight")) // the longest
+	}
+	return errors.Join(errs...)
+}
+
+// tryFile says why a file cannot be written. It leaves what is there, and nothing else.
+func tryFile(name string) error {
+	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%s is a folder; allowed: a file's name", name)
+	case err == nil && !info.Mode().IsRegular():
+		return nil // a pipe or a device is opened once
+	case err == nil:
+		flags = os.O_WRONLY
+	}
+	if _, err := os.Stat(filepath.Dir(name)); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: there is no folder %s", name, filepath.Dir(name))
+	}
+	if _, there := os.Lstat(name); there == nil && err != nil {
+		return nil // a link to a file that is not there yet
+	}
+	f, err := os.OpenFile(name, flags, 0o644)
+	if err != nil {
+		return err
+	}
+	err = f.Close()
+	if flags&os.O_EXCL != 0 {
+		err = cmp.Or(err, os.Remove(name))
+	}
+	return err
 }
 
 // resultName is vLLM's name for a result's file: label or backend, rate, concurrency, model

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -108,6 +111,14 @@ func TestBench_RefusesBadFlags(t *testing.T) {
 		{"--request-rate 1 --goodput ttft:1 --percentile-metrics all", "--percentile-metrics"},
 		{"--request-rate 1 --metric-percentiles 99,101", "--metric-percentiles"},
 		{"--request-rate 1 --header x", `--header is "x"`},
+		{"--request-rate 1 --header bad(header=x", `--header is "bad(header=x"; allowed: NAME=VALUE, where NAME is a header's name`},
+		{"--request-rate 1 --header x=\x01", "allowed: values without control characters"},
+		{"--request-rate 1 --header content-length=3", "allowed: names of headers that do not frame the body"},
+		{"--request-rate 1 --header Transfer-Encoding=chunked", "allowed: names of headers that do not frame the body"},
+		{"--request-rate 1 --header Host=a/b", "allowed: a host"},
+		{"--request-rate 1 --header Host=a host=b", "allowed: one Host"},
+		{"--sweep 1e308", "1e-9 to 1e6"},
+		{"--sweep auto --request-rate 1 --sweep 1,1e7", "1e-9 to 1e6"},
 		{"--request-rate 1 --metadata x", `--metadata is "x"`},
 		{"--request-rate 1 --extra-body [1]", "--extra-body"},
 		{"--request-rate 1 --append-result", "--append-result"},
@@ -191,6 +202,83 @@ func TestBench_AnEndpointThatIsNotThere(t *testing.T) {
 	code, out, _ := benchOn(t, server.URL, "--request-rate", "100", "--model", "m", "--num-prompts", "3", "--ready-check-timeout-sec", "0")
 	if code != 1 || !strings.Contains(out, "INVALID: no call was answered") || !strings.Contains(out, "http_401:") {
 		t.Errorf("exit %d, %s", code, out)
+	}
+}
+
+// Where a result cannot be kept no run is made.
+func TestBench_ARunIsNotInVain(t *testing.T) {
+	var calls atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n")
+	}))
+	defer server.Close()
+	folder := t.TempDir()
+	nowhere := filepath.Join(folder, "nowhere", "x")
+	for _, x := range []struct{ args, want string }{
+		{"--save-result --result-dir " + folder + " --label " + strings.Repeat("l", 300), "--save-result: "},
+		{"--sweep 1 --save-result --result-dir " + folder + " --label " + strings.Repeat("l", 230), "--save-result: "},
+		{"--csv " + nowhere, "--csv: " + nowhere + ": there is no folder "},
+		{"--csv " + folder, "--csv: " + folder + " is a folder"},
+		{"--plot " + nowhere, "--plot: " + nowhere + "-in-flight.svg: there is no folder "},
+		{"--result-filename " + nowhere, "--result-filename: " + nowhere + ": there is no folder "},
+	} {
+		args := append([]string{"--model", "m", "--num-prompts", "1", "--ready-check-timeout-sec", "0"}, strings.Fields(x.args)...)
+		if !strings.Contains(x.args, "--sweep") {
+			args = append(args, "--request-rate", "100")
+		}
+		code, out, bad := benchOn(t, server.URL, args...)
+		if code != 1 || !strings.Contains(bad, x.want) || out != "" {
+			t.Errorf("%s: exit %d, %s%s", x.args, code, out, bad)
+		}
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 || calls.Load() > 0 {
+		t.Errorf("%d calls, left %v (%v)", calls.Load(), left, err)
+	}
+
+	// --result-dir is made, and says so; what is there is kept until the run's end.
+	made := filepath.Join(folder, "results", "today")
+	csv := filepath.Join(folder, "r.csv")
+	if err := os.WriteFile(csv, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := tryFile(csv); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(csv); err != nil || string(text) != "old" {
+		t.Errorf("%q, %v", text, err)
+	}
+	code, _, bad := benchOn(t, server.URL, "--model", "m", "--num-prompts", "1", "--request-rate", "100", "--ready-check-timeout-sec", "0", "--save-result",
+		"--result-dir", made, "--csv", csv, "--lag-bound", "10s")
+	if left, _ := os.ReadDir(made); code != 0 || len(left) != 1 || !strings.Contains(bad, "made the folder "+made) {
+		t.Errorf("exit %d, %v, %s", code, left, bad)
+	}
+}
+
+// A page of metrics that does not come after the run keeps its result from nobody.
+func TestBench_MetricsThatStall(t *testing.T) {
+	reads, stalled := 0, make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/metrics" {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n")
+			return
+		}
+		if reads++; reads > 1 {
+			close(stalled)
+			<-r.Context().Done()
+		}
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-stalled; cancel() }()
+	var out, bad bytes.Buffer
+	begin := time.Now()
+	code := run(ctx, environment{&out, &bad, func(string) string { return "" }}, []string{"bench", "--base-url", server.URL, "--model", "m",
+		"--num-prompts", "1", "--request-rate", "100", "--ready-check-timeout-sec", "0", "--lag-bound", "10s", "--metrics-url", server.URL + "/metrics"})
+	if code != 0 || !strings.Contains(out.String(), "Successful requests:") || !strings.Contains(bad.String(), "the result has nothing of it") || time.Since(begin) > 4*time.Second {
+		t.Errorf("exit %d after %v, %s%s", code, time.Since(begin), out.String(), bad.String())
 	}
 }
 

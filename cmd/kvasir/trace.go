@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -8,9 +9,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -162,7 +165,7 @@ func (c *traceCommand) checkWorkload(given map[string]bool) (errs []error) {
 // is interrupted.
 func (c *traceCommand) open(name string, tally *trace.Tally) (*trace.Trace, error) {
 	if c.source.spec != "" {
-		s, _, err := c.source.open(c.read.options.Seed, nil)
+		s, _, err := c.source.open(c.read.options.Seed, 1, nil)
 		return &trace.Trace{Source: interruptible(c.ctx, s), Format: "generated", Timed: true}, err
 	}
 	t, err := c.read.open(name, func(got trace.Tally) { *tally = got })
@@ -303,7 +306,7 @@ func (c *traceCommand) convert(files []string) error {
 	if out == "-" {
 		err = write(c.env.stdout)
 	} else {
-		err = writeWhole(out, c.force, write)
+		err = writeOver(c.ctx, out, c.force, write)
 	}
 	c.report(in, tally)
 	if err != nil {
@@ -313,12 +316,59 @@ func (c *traceCommand) convert(files []string) error {
 	return nil
 }
 
-// writeWhole writes a file, compressed if its name ends with .zst or .gz, which is there
-// whole or not at all.
-func writeWhole(name string, overwrite bool, write func(io.Writer) error) (err error) {
-	if _, err := os.Lstat(name); err == nil && !overwrite {
+// writeOver writes a file, compressed if its name ends with .zst or .gz. What is there already is
+// overwritten on demand alone: a file is replaced, and that which a link leads to; a pipe or
+// a device stays what it is and is written to, until ctx ends.
+func writeOver(ctx context.Context, name string, overwrite bool, write func(io.Writer) error) error {
+	as := filepath.Ext(name)
+	_, err := os.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return writeWhole(name, as, write)
+	case err != nil:
+		return err
+	case !overwrite:
 		return fmt.Errorf("%s is there already; --force overwrites it", name)
 	}
+	if target, err := os.Stat(name); err == nil && target.Mode().IsRegular() {
+		if name, err = filepath.EvalSymlinks(name); err != nil {
+			return err
+		}
+		return writeWhole(name, as, write)
+	}
+	f, err := openPatiently(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = f.Close() })() // so that a write does not wait for ever
+	err = compressed(f, as, write)
+	if err = cmp.Or(err, f.Close()); err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%s: interrupted", name)
+	}
+	return err
+}
+
+// openPatiently opens what may have to be waited for: a pipe, until somebody reads it.
+func openPatiently(ctx context.Context, name string) (*os.File, error) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		// Without blocking a pipe that nobody reads is an error.
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK, 0o644)
+		if !errors.Is(err, syscall.ENXIO) {
+			return f, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: interrupted", name)
+		}
+	}
+}
+
+// writeWhole makes a file, or replaces one, that is there whole or not at all. as is how it
+// is compressed, see compressed.
+func writeWhole(name, as string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
 		return err
@@ -329,7 +379,7 @@ func writeWhole(name string, overwrite bool, write func(io.Writer) error) (err e
 			_ = os.Remove(f.Name())
 		}
 	}()
-	if err := compressed(f, filepath.Ext(name), write); err != nil {
+	if err := compressed(f, as, write); err != nil {
 		return err
 	}
 	if err := f.Chmod(0o644); err != nil {

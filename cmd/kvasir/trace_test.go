@@ -3,12 +3,17 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -93,6 +98,71 @@ func TestTrace_Convert(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(folder, ".*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v (%v)", left, err)
+	}
+}
+
+// What is no regular file stays what it is: it is written to, and so is what a link leads to.
+func TestTrace_Convert_WritesThroughPipesAndLinks(t *testing.T) {
+	folder := t.TempDir()
+	_, want, _ := callTrace(t, "convert", traceData+"agents.jsonl", "-")
+	if len(want) < 200 {
+		t.Fatalf("the trace is %q", want)
+	}
+
+	pipe := filepath.Join(folder, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip("no pipes here:", err)
+	}
+	read := make(chan string)
+	go func() { b, err := os.ReadFile(pipe); read <- fmt.Sprint(string(b), err) }()
+	code, _, talk := callTrace(t, "convert", "--force", traceData+"agents.jsonl", pipe)
+	if info, err := os.Lstat(pipe); code != 0 || err != nil || info.Mode().Type() != fs.ModeNamedPipe {
+		t.Fatalf("exit code %d, said %q, the pipe is %v (%v)", code, talk, info, err)
+	}
+	if got := <-read; got != want+"<nil>" {
+		t.Errorf("the pipe gave %.200q", got)
+	}
+	// Nobody reads it: the command ends when it is interrupted.
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	var said strings.Builder
+	if code := runTrace(ctx, environment{stdout: &said, stderr: &said}, []string{"convert", "--force", traceData + "agents.jsonl", pipe}); code != 1 || !strings.Contains(said.String(), "interrupted") {
+		t.Errorf("exit code %d, said %q", code, said.String())
+	}
+
+	target, link, dangling := filepath.Join(folder, "target"), filepath.Join(folder, "link"), filepath.Join(folder, "dangling")
+	for _, err := range []error{os.WriteFile(target, []byte("old"), 0o600), os.Symlink("target", link), os.Symlink("new", dangling)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, x := range [][2]string{{link, target}, {dangling, filepath.Join(folder, "new")}} {
+		code, _, talk := callTrace(t, "convert", "--force", traceData+"agents.jsonl", x[0])
+		info, err := os.Lstat(x[0])
+		if b, _ := os.ReadFile(x[1]); code != 0 || err != nil || info.Mode().Type() != fs.ModeSymlink || string(b) != want {
+			t.Errorf("%s: exit code %d, said %q, it is %v (%v), its target has %d bytes", x[0], code, talk, info, err, len(b))
+		}
+	}
+	if _, err := os.Stat("/dev/full"); err == nil {
+		link := filepath.Join(folder, "full") // so that a mistake does not replace the device
+		if err := os.Symlink("/dev/full", link); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, talk := callTrace(t, "convert", "--force", traceData+"agents.jsonl", link); code != 1 || !strings.Contains(talk, "no space left") {
+			t.Errorf("a full device: exit code %d, said %q", code, talk)
+		}
+	}
+}
+
+func TestTrace_ConvertOfBadRecordsAlone_Fails(t *testing.T) {
+	folder := t.TempDir()
+	in, out := filepath.Join(folder, "in"), filepath.Join(folder, "out")
+	if err := os.WriteFile(in, []byte("{\"kvasir_trace\":1}\n{}\n{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, talk := callTrace(t, "convert", in, out)
+	if _, err := os.Stat(out); code != 1 || !strings.Contains(talk, "passed over 2 bad records of 2") || !strings.Contains(talk, "none of its 2 records") || err == nil {
+		t.Errorf("exit code %d, said %q", code, talk)
 	}
 }
 

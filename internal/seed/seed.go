@@ -48,8 +48,17 @@ func (r *Rand) Intn(n int) int {
 	if n <= 0 {
 		panic("seed: Intn of a non-positive bound")
 	}
+	return int(r.Int64n(int64(n)))
+}
+
+// Int64n is Intn for bounds that an int of 32 bits cannot hold, such as a time's
+// nanoseconds. It draws the same.
+func (r *Rand) Int64n(n int64) int64 {
+	if n <= 0 {
+		panic("seed: Int64n of a non-positive bound")
+	}
 	hi, _ := bits.Mul64(r.Uint64(), uint64(n))
-	return int(hi)
+	return int64(hi)
 }
 
 // Float64 returns a number in [0, 1) with 53 random bits.

@@ -39,6 +39,28 @@ func TestIntn_IsUniform(t *testing.T) {
 	}
 }
 
+// A bound that an int of 32 bits cannot hold is drawn below on every platform.
+func TestInt64n_DrawsAsIntnDoes(t *testing.T) {
+	a, b := New(1, Pick, 0, 0), New(1, Pick, 0, 0)
+	for n := 1; n < 10000; n++ {
+		if x, y := a.Intn(n), b.Int64n(int64(n)); int64(x) != y {
+			t.Fatalf("Intn(%d) draws %d, Int64n %d", n, x, y)
+		}
+	}
+	const bound = 2_999_000_000
+	most := int64(0)
+	for range 1000 {
+		v := b.Int64n(bound)
+		if v < 0 || v >= bound {
+			t.Fatalf("drew %d", v)
+		}
+		most = max(most, v)
+	}
+	if most < bound/100*98 {
+		t.Errorf("the greatest of 1000 draws below %d is %d", int64(bound), most)
+	}
+}
+
 func TestFloat64_StaysBelowOne(t *testing.T) {
 	r := New(1, Pick, 0, 0)
 	sum := 0.0

@@ -22,7 +22,7 @@ const timeoutMost = 5 * time.Second
 // It panics when interval isn't positive.
 func Phase(router, endpoint string, interval time.Duration) time.Duration {
 	r := seed.New(uint64(kvblock.Seed(router, endpoint)), seed.Scrape, 0, 0)
-	return time.Duration(r.Intn(int(interval)))
+	return time.Duration(r.Int64n(int64(interval)))
 }
 
 // beat calls do until ctx ends: first phase after the call, then on the grid that an

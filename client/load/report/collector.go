@@ -56,6 +56,7 @@ func (c *Collector) Add(s *Sample) {
 		r.Unfinished++
 		return
 	}
+	r.BadEvents += s.BadEvents
 	if c.detailed {
 		c.details = append(c.details, detailOf(s))
 	}

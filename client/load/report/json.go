@@ -165,6 +165,7 @@ func (r *Result) beyond(o *object) {
 	o.add("failures", failures)
 
 	o.add("streamed_outputs", r.StreamedOutputs)
+	o.add("bad_events", r.BadEvents)
 	o.add("calls_without_input_usage", r.Tokens.NoInput)
 	o.add("calls_without_output_usage", r.Tokens.NoOutput)
 	addCached(o, r.Tokens)

@@ -30,6 +30,8 @@ type Sample struct {
 	Endpoint string        // which one answered, where the gateway says so
 	Spans    []Span        // what the answer's header says of where time went
 
+	BadEvents int // of the stream that are no JSON object in UTF-8; they are no outputs
+
 	Failure Failure // empty: answered whole
 	Detail  string  // of the failure, for messages
 	Text    string  // of the answer, where details are kept

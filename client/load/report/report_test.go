@@ -221,7 +221,7 @@ func TestDistribution_AgreesWithExactFigures(t *testing.T) {
 	var d, half Distribution
 	var values []float64
 	for i := range 5000 {
-		v := time.Duration(1e6 + i*i*977)
+		v := 1e6 + time.Duration(i)*time.Duration(i)*977
 		values = append(values, v.Seconds())
 		if i%2 == 0 {
 			d.Add(v)
@@ -388,6 +388,16 @@ func TestSweep_FindsTheKnee(t *testing.T) {
 	}
 	if err := s.Waits().SVG(&csv); err != nil {
 		t.Error(err)
+	}
+	fast := &Sweep{Start: 9e5, Attainment: 0.9}
+	fast.Add(9e5, queue(1, 10*ms).withoutSLO())
+	if rate, more := fast.Next(); more || !fast.Steps()[0].Holds {
+		t.Errorf("%v req/s is asked for, which no arrivals can have", rate)
+	}
+	for _, s := range []*Sweep{{Rates: []float64{1e308}, Attainment: 0.9}, {Start: 1e7, Attainment: 0.9}} {
+		if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "at most 1e+06") {
+			t.Errorf("%v, %v: %v", s.Rates, s.Start, err)
+		}
 	}
 	bad := &Sweep{Rates: []float64{2, 1, -1}, Attainment: 2}
 	if err := bad.Validate(); err == nil || strings.Count(err.Error(), "allowed") < 3 {

@@ -60,6 +60,7 @@ type Result struct {
 	Good                        struct{ Intended, Actual int }
 	Tokens                      Tokens
 	StreamedOutputs             int // that brought content
+	BadEvents                   int // of all calls that ended
 	Sessions, FailedSessions    int
 	SpansLeftOut                int
 	Lag                         Distribution // how late the generator was

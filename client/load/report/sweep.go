@@ -33,6 +33,7 @@ type Sweep struct {
 // The bounds of a search.
 const (
 	mostDoublings = 24
+	mostRate      = 1e6 // a second, as of arrivals
 	bisections    = 4
 	mostHalvings  = 6
 	mostLate      = 3
@@ -56,14 +57,14 @@ type Verdict struct {
 func (s *Sweep) Validate() error {
 	var errs []error
 	for i, r := range s.Rates {
-		if !(r > 0) || math.IsInf(r, 0) {
-			errs = append(errs, fmt.Errorf("rate %v; allowed: numbers above 0", r))
+		if !(r > 0 && r <= mostRate) {
+			errs = append(errs, fmt.Errorf("rate %v; allowed: numbers above 0, at most %v", r, float64(mostRate)))
 		} else if i > 0 && r <= s.Rates[i-1] {
 			errs = append(errs, fmt.Errorf("rate %v after %v; allowed: ascending rates", r, s.Rates[i-1]))
 		}
 	}
-	if s.Rates == nil && !(s.Start > 0 && !math.IsInf(s.Start, 0)) {
-		errs = append(errs, fmt.Errorf("first rate %v; allowed: a number above 0", s.Start))
+	if s.Rates == nil && !(s.Start > 0 && s.Start <= mostRate) {
+		errs = append(errs, fmt.Errorf("first rate %v; allowed: a number above 0, at most %v", s.Start, float64(mostRate)))
 	}
 	if !(s.Attainment > 0 && s.Attainment <= 1) {
 		errs = append(errs, fmt.Errorf("attainment %v; allowed: above 0, at most 1", s.Attainment))
@@ -87,7 +88,7 @@ func (s *Sweep) Next() (float64, bool) {
 	case n == 0:
 		return s.Start, true
 	case s.high == 0:
-		return s.low * 2, n < mostDoublings
+		return s.low * 2, n < mostDoublings && s.low*2 <= mostRate
 	case s.low == 0:
 		return s.high / 2, n <= mostHalvings
 	}

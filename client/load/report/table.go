@@ -83,6 +83,7 @@ func (t *table) counts() {
 		t.row("  "+string(f.Kind)+":", count(f.Calls))
 		t.add("    first: %s\n", f.Example)
 	}
+	t.some("Bad events, which are no outputs:", r.BadEvents)
 	t.some("Cut off by the run's end:", r.Unfinished)
 	t.some("Not yet sent at the run's end:", r.Unsent)
 	t.some("Not sent after an earlier call failed:", r.Skipped)

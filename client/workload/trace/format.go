@@ -137,6 +137,9 @@ func Detect(first []byte) (Format, error) {
 			return f.name, nil
 		}
 	}
+	if err := tooDeep(first); err != nil {
+		return Auto, fmt.Errorf("the format is not known: of the first record %w", err)
+	}
 	return Auto, fmt.Errorf("the format is not known: the first record begins with %s; formats: %s",
 		excerpt(first), strings.Join(Names(), ", "))
 }
@@ -174,7 +177,11 @@ func readHead(f File) (head, error) {
 		case errors.Is(err, io.EOF):
 			return h, fmt.Errorf("%s: the file is empty", f.Name)
 		default:
-			return h, &RecordError{File: f.Name, Line: s.start, Err: err}
+			line := s.line
+			if errors.Is(err, errTooLong) {
+				line = s.start
+			}
+			return h, &RecordError{File: f.Name, Line: line, Err: err}
 		}
 		size += len(b)
 	}
@@ -200,6 +207,16 @@ func fields(record []byte) map[string]bool {
 		return nil
 	}
 	return names
+}
+
+// tooDeep returns what is wrong with a JSON record that is nested deeper than it may be.
+func tooDeep(record []byte) error {
+	var s scanner
+	s.reset(record)
+	if s.skip(); errors.Is(s.err, errDeep) {
+		return s.err
+	}
+	return nil
 }
 
 // hasFields returns a detection by names that must be there.

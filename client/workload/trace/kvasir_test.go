@@ -2,10 +2,13 @@ package trace
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 	"unicode/utf8"
 
@@ -58,7 +61,7 @@ func drawSession(t *rapid.T, at time.Duration, blockTokens int) workload.Session
 		var c workload.Call
 		var all []kvblock.Hash
 		if i > 0 {
-			c.Offset = s.Calls[i-1].Offset + time.Duration(rapid.IntRange(0, 1e10).Draw(t, "later"))
+			c.Offset = s.Calls[i-1].Offset + time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "later"))
 			from := rapid.IntRange(0, i-1).Draw(t, "from")
 			before := slices.Concat(s.Calls[from].Blocks, s.Calls[from].AnswerBlocks)
 			all = before[:rapid.IntRange(0, len(before)).Draw(t, "shared")]
@@ -80,7 +83,7 @@ func drawSession(t *rapid.T, at time.Duration, blockTokens int) workload.Session
 				all = append(slices.Clip(all), head)
 			}
 		}
-		c.Gap = time.Duration(rapid.IntRange(0, 1e12).Draw(t, "gap"))
+		c.Gap = time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "gap"))
 		if blockTokens == 0 {
 			all = nil
 		}
@@ -99,7 +102,7 @@ func TestWrite_IsReadBack_WhateverItIs(t *testing.T) {
 		var want []workload.Session
 		at := time.Duration(0)
 		for range rapid.IntRange(0, 4).Draw(t, "sessions") {
-			at += time.Duration(rapid.IntRange(0, 1e12).Draw(t, "at"))
+			at += time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "at"))
 			want = append(want, drawSession(t, at, blockTokens))
 		}
 		tr := &Trace{Timed: true, Source: workload.Source{Name: "drawn", BlockTokens: blockTokens, Sessions: func(yield func(workload.Session, error) bool) {
@@ -196,6 +199,47 @@ func TestKvasir_SaysWhatIsWrong(t *testing.T) {
 		}
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s\n  says %v\n  want %s", c.file, err, c.want)
+		}
+	}
+}
+
+// A file of bad records alone is no empty trace.
+func TestOpen_AFileOfBadRecordsAloneFails(t *testing.T) {
+	const header = `{"kvasir_trace":1,"name":"n","block_tokens":4}` + "\n"
+	for _, c := range []struct{ file, want string }{
+		{header, ""},
+		{header + "{}\n{\"id\":1}\n", "f: none of its 2 records is one of format kvasir: the first of 2 bad ones: f:2: calls has none"},
+		{header + "{}\n" + `{"calls":[{"prompt_tokens":4}]}`, ""},
+	} {
+		tr, err := Open(text("f", c.file), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		for _, err := range tr.Sessions {
+			if err != nil {
+				said = err.Error()
+			}
+		}
+		if !strings.HasPrefix(said, c.want) || (said == "") != (c.want == "") {
+			t.Errorf("%s\n  says %q\n  want %q", c.file, said, c.want)
+		}
+	}
+}
+
+func TestOpen_SaysWhereReadingFails(t *testing.T) {
+	for _, c := range []struct {
+		file File
+		want string
+	}{
+		{File{Name: "f", Open: func() (io.ReadCloser, error) { return io.NopCloser(iotest.ErrReader(errors.New("broken"))), nil }}, "f:1: broken"},
+		{File{Name: "f", Open: func() (io.ReadCloser, error) {
+			return io.NopCloser(io.MultiReader(strings.NewReader("\n\n"), iotest.ErrReader(errors.New("broken")))), nil
+		}}, "f:3: broken"},
+		{text("f", `{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":`+strings.Repeat("[", 65)+strings.Repeat("]", 65)+"}"), "f: the format is not known: of the first record brackets are nested more than 64 deep"},
+	} {
+		if _, err := Open(c.file, Options{}); err == nil || err.Error() != c.want {
+			t.Errorf("says %v, want %s", err, c.want)
 		}
 	}
 }

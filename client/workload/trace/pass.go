@@ -82,6 +82,9 @@ func (f *format) play(file File, s settings, yield func(workload.Session, error)
 	if s.Done != nil {
 		s.Done(p.tally)
 	}
+	if t := &p.tally; p.err == nil && t.Whole && t.Sessions == 0 && t.Bad > 0 {
+		p.err = fmt.Errorf("%s: none of its %d records is one of format %s: the first of %d bad ones: %w", p.name, t.Records, f.name, t.Bad, t.First[0])
+	}
 	if p.err != nil && wanted {
 		yield(workload.Session{}, p.err)
 	}

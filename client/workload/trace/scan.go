@@ -16,6 +16,8 @@ import (
 // maxDepth is how deep a record may be nested.
 const maxDepth = 64
 
+var errDeep = fmt.Errorf("brackets are nested more than %d deep", maxDepth)
+
 // scanner reads one JSON record without a tree and without allocating. The first mistake
 // sticks: every method does nothing after it and returns nothing, so a parser looks at err
 // once, at its end. It is as strict as RFC 8259.
@@ -67,8 +69,8 @@ func (s *scanner) open(bracket byte) {
 		return
 	}
 	s.i++
-	if s.depth++; s.depth > maxDepth {
-		s.fail("brackets are nested more than %d deep", maxDepth)
+	if s.depth++; s.depth > maxDepth && s.err == nil {
+		s.err = errDeep
 	}
 	s.first = true
 }

@@ -75,9 +75,9 @@ func (p *pass) scatter(rows []*row, width time.Duration) {
 		return
 	}
 	draws := seed.New(p.Seed, seed.Workload, uint64(rows[0].at), binDraws)
-	at := make([]int, len(rows))
+	at := make([]int64, len(rows))
 	for i := range at {
-		at[i] = draws.Intn(int(width))
+		at[i] = draws.Int64n(int64(width))
 	}
 	slices.Sort(at)
 	for i, r := range rows {
