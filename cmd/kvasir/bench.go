@@ -273,17 +273,23 @@ func (b *bench) sweep(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
+		left := r.Stopped != "" && ctx.Err() != nil
+		if !left {
+			s.Add(rate, r)
+		}
 		if b.o.saveResult {
 			if err := b.saveJSON(r); err != nil {
 				return false, err
 			}
 		}
-		if r.Stopped != "" && ctx.Err() != nil {
+		if left {
 			fmt.Fprintf(b.env.stdout, "INCOMPLETE: %s at %.4g req/s, which is left out\n", r.Stopped, rate)
 			valid = false
 			break
 		}
-		s.Add(rate, r)
+		if lag, late := r.Late(); late {
+			fmt.Fprintf(b.env.stderr, "kvasir bench: this run does not count: the generator fell behind, by %.4g ms at its 99th percentile, over the bound of %v\n", lag*1e3, r.LagBound)
+		}
 	}
 	if err := s.Table(b.env.stdout); err != nil {
 		return false, err

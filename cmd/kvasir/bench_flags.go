@@ -190,6 +190,7 @@ type benchFlags struct {
 	header, goodput, metadata                                                          words
 	readySec, durationSec, zipf                                                        float64
 	distribution                                                                       string
+	wrong                                                                              []error // what is wrong with several flags together
 }
 
 // alias gives a flag that was defined another name.
@@ -219,7 +220,7 @@ func (f *benchFlags) endpoint() {
 	f.Var(&f.header, "header", "")
 	f.StringVar(&f.extraBody, "extra-body", "", "")
 	f.BoolVar(&o.target.IgnoreEOS, "ignore-eos", false, "")
-	f.DurationVar(&o.timeout, "timeout", 30*time.Minute, "")
+	durationFlag(f.FlagSet, &o.timeout, "timeout", 30*time.Minute)
 	f.Float64Var(&f.readySec, "ready-check-timeout-sec", 60, "")
 	f.IntVar(&o.warmups, "num-warmups", 0, "")
 	f.alias("num-warmups", "warmup-request-count", "warmup-requests")
@@ -245,7 +246,7 @@ func (f *benchFlags) pace() {
 	f.StringVar(&f.timing, "session-timing", "after", "")
 	f.Uint64Var(&o.seed, "seed", 0, "")
 	f.alias("seed", "random-seed")
-	f.DurationVar(&o.lagBound, "lag-bound", 50*time.Millisecond, "")
+	durationFlag(f.FlagSet, &o.lagBound, "lag-bound", 50*time.Millisecond)
 }
 
 func (f *benchFlags) datasets() {
@@ -324,6 +325,7 @@ func parseBench(args []string) (*benchOptions, error) {
 	f.readEndpoint(bad)
 	f.readPace(bad)
 	f.readResults(bad)
+	errs = append(errs, f.wrong...)
 	errs = append(errs, f.readWords()...)
 
 	switch f.distribution {
@@ -434,16 +436,22 @@ func (f *benchFlags) readPace(bad complain) {
 	}
 	f.readRamp(bad)
 	o.readSweep(f.sweep, bad)
-	paces := 0
-	for _, given := range []bool{!math.IsNaN(o.rate), o.ramp.Strategy != "", o.selfTimed} {
-		if given {
-			paces++
+	const paces = "one of --request-rate RATE, --ramp-up-strategy NAME, --self-timed and --sweep RATES"
+	var given []string
+	for _, pace := range []struct {
+		flag string
+		is   bool
+	}{{"--request-rate", !math.IsNaN(o.rate)}, {"--ramp-up-strategy", o.ramp.Strategy != ""}, {"--self-timed", o.selfTimed}} {
+		if pace.is {
+			given = append(given, pace.flag)
 		}
 	}
 	switch {
 	case f.rate != "" && math.IsNaN(o.rate), o.sweep != nil && o.sweep.Rates != nil:
-	case paces != 1:
-		bad("request-rate", "not the only pace, or none is given", "one of --request-rate, --ramp-up-strategy, --self-timed and --sweep RATES")
+	case len(given) == 0:
+		f.wrong = append(f.wrong, errors.New("nothing says when calls are sent; allowed: "+paces))
+	case len(given) > 1:
+		f.wrong = append(f.wrong, fmt.Errorf("%s are given; allowed: %s", strings.Join(given, " and "), paces))
 	case math.IsInf(o.rate, 1) && o.concurrency == 0:
 		bad("request-rate", "inf", "inf with --max-concurrency alone: it is a closed loop, in which a call is sent when another one has ended")
 	}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"kvasir/lab"
@@ -130,11 +131,27 @@ func (o *labOptions) run() ([]*lab.Result, error) {
 	for _, l := range labs {
 		r, err := l.Run(o.settings, o.seeds)
 		if err != nil {
-			return nil, err
+			return nil, unknownSettings(l, err)
 		}
 		results = append(results, r)
 	}
 	return results, nil
+}
+
+// unknownSettings says of settings that the lab does not have which ones it has.
+func unknownSettings(l lab.Lab, err error) error {
+	var keys []string
+	for _, p := range l.Params() {
+		keys = append(keys, p.Key)
+	}
+	var errs []error
+	for _, e := range flatten(err) {
+		if s, ok := errors.AsType[*lab.SettingError](e); ok && !slices.Contains(keys, s.Key) {
+			e = fmt.Errorf("--set %s=%s: %s has no setting %s; its settings: %s", s.Key, s.Value, l.Name, s.Key, strings.Join(keys, ", "))
+		}
+		errs = append(errs, e)
+	}
+	return errors.Join(errs...)
 }
 
 func (o *labOptions) print(w io.Writer, results []*lab.Result) error {

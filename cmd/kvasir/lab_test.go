@@ -88,19 +88,21 @@ func TestLabList(t *testing.T) {
 
 func TestLab_WhenCalledWrongly_SaysHow(t *testing.T) {
 	for want, args := range map[string][]string{
-		"expected list or run":                                    {},
-		`no such command: "walk"`:                                 {"walk"},
-		"run takes one NAME, or all":                              {"run"},
-		"list takes nothing further":                              {"list", "knee"},
-		"list takes --format table or json alone":                 {"list", "--seeds", "3"},
-		`there is no lab "knees"; there are: `:                    {"run", "knees"},
-		`--format is "csv"`:                                       {"run", "knee", "--format", "csv"},
-		"--seeds: nothing in knee is drawn":                       {"run", "knee", "--seeds", "3"},
-		"seeds is 0; allowed: 1 to 1000":                          {"run", "capacity", "--seeds", "0"},
-		"--set needs one lab's NAME":                              {"run", "all", "--set", "wait=3"},
-		"expected KEY=VALUE":                                      {"run", "knee", "--set", "wait"},
-		`knee: wait is "-1"; allowed: a number from 0.01 to 1000`: {"run", "knee", "--set", "wait=-1"},
-		"flag provided but not defined":                           {"run", "knee", "--sets", "wait=3"},
+		"expected list or run":                                                  {},
+		`no such command: "walk"`:                                               {"walk"},
+		"run takes one NAME, or all":                                            {"run"},
+		"list takes nothing further":                                            {"list", "knee"},
+		"list takes --format table or json alone":                               {"list", "--seeds", "3"},
+		`there is no lab "knees"; there are: `:                                  {"run", "knees"},
+		`--format is "csv"`:                                                     {"run", "knee", "--format", "csv"},
+		"--seeds: nothing in knee is drawn":                                     {"run", "knee", "--seeds", "3"},
+		"seeds is 0; allowed: 1 to 1000":                                        {"run", "capacity", "--seeds", "0"},
+		"--set needs one lab's NAME":                                            {"run", "all", "--set", "wait=3"},
+		"expected KEY=VALUE":                                                    {"run", "knee", "--set", "wait"},
+		`knee: wait is "-1"; allowed: a number from 0.01 to 1000`:               {"run", "knee", "--set", "wait=-1"},
+		"--set wat=3: knee has no setting wat; its settings: wait, heavy_cs2\n": {"run", "knee", "--set", "wat=3", "--set", "wait=0"},
+		`knee: wait is "0"`:                                                     {"run", "knee", "--set", "wat=3", "--set", "wait=0"},
+		"flag provided but not defined":                                         {"run", "knee", "--sets", "wait=3"},
 	} {
 		code, out, talk := callLab(t, args...)
 		if code != 2 || out != "" || !strings.Contains(talk, want) {

@@ -63,22 +63,22 @@ func (t *traceFlags) reading(f *flag.FlagSet, format string) {
 	f.Func(format, "", func(s string) error { o.Format = trace.Format(s); return nil })
 	f.BoolVar(&o.Strict, "strict", false, "")
 	f.IntVar(&o.BlockTokens, "block-tokens", 0, "")
-	f.DurationVar(&o.TimeUnit, "time-unit", 0, "")
-	f.DurationVar(&o.Bin, "bin", 0, "")
+	durationFlag(f, &o.TimeUnit, "time-unit", 0)
+	durationFlag(f, &o.Bin, "bin", 0)
 	f.BoolVar(&o.Raw, "raw", false, "")
 	f.Float64Var(&o.SessionRate, "session-rate", 0, "")
-	f.DurationVar(&o.TokenTime, "token-time", 0, "")
-	f.DurationVar(&o.ThinkTime, "think-time", 0, "")
+	durationFlag(f, &o.TokenTime, "token-time", 0)
+	durationFlag(f, &o.ThinkTime, "think-time", 0)
 	f.IntVar(&o.AnswerTokens, "answer-tokens", 0, "")
-	f.DurationVar(&o.Idle, "idle", 0, "")
+	durationFlag(f, &o.Idle, "idle", 0)
 }
 
 // changing adds the flags of changing but the rate's.
 func (t *traceFlags) changing(f *flag.FlagSet) {
 	c := &t.change
 	f.Float64Var(&c.Sample, "sample", 0, "")
-	f.DurationVar(&c.From, "from", 0, "")
-	f.DurationVar(&c.For, "for", 0, "")
+	durationFlag(f, &c.From, "from", 0)
+	durationFlag(f, &c.For, "for", 0)
 	f.IntVar(&c.Sessions, "sessions", 0, "")
 	f.IntVar(&c.Loops, "loops", 0, "")
 	f.BoolVar(&c.Fresh, "fresh", false, "")
@@ -90,8 +90,8 @@ func (t *traceFlags) validate() error {
 	return errors.Join(t.options.Validate(), t.change.Validate())
 }
 
-// open returns the trace of a file with the changes made. tally, unless nil, hears how each
-// pass went.
+// open returns the trace of a file with the changes made, also in what is said of it. tally,
+// unless nil, hears how each pass went.
 func (t *traceFlags) open(name string, tally func(trace.Tally)) (*trace.Trace, error) {
 	o := t.options
 	o.Done = tally
@@ -99,7 +99,7 @@ func (t *traceFlags) open(name string, tally func(trace.Tally)) (*trace.Trace, e
 	if err != nil {
 		return nil, err
 	}
-	tr.Source = t.change.Apply(tr.Source)
+	t.change.Change(tr)
 	return tr, nil
 }
 

@@ -23,6 +23,9 @@ func (d *described) print(w io.Writer) error {
 	if d.DrawnRate > 0 {
 		fmt.Fprintf(w, "  the file has no times: sessions come at %.4g a second, as a Poisson process\n", d.DrawnRate)
 	}
+	if d.WasSpreadSeconds > 0 {
+		fmt.Fprintf(w, "  calls were spread within %.3g s of a rounded timestamp before this was written\n", d.WasSpreadSeconds)
+	}
 	if d.SpreadSeconds > 0 {
 		fmt.Fprintf(w, "  timestamps are rounded: calls are spread within %.3g s (--raw leaves them)\n", d.SpreadSeconds)
 	}
@@ -62,9 +65,13 @@ func arrivalsRow(w io.Writer, name string, a *trace.Arrivals) {
 	}
 	fmt.Fprintf(w, "%s\t%.0f\t%.4g\t%.2f\t", name, a.SpanSeconds, a.PerSecond, a.InterarrivalCV)
 	for _, p := range a.Peaks {
-		fmt.Fprintf(w, "%.2f\t", p.OfMean)
+		if p.OfMean == nil {
+			fmt.Fprint(w, "-\t")
+		} else {
+			fmt.Fprintf(w, "%.2f\t", *p.OfMean)
+		}
 	}
-	fmt.Fprint(w, strings.Repeat("\t", 3-len(a.Peaks)), "\n")
+	fmt.Fprint(w, "\n")
 }
 
 func distributionRow(w io.Writer, name string, d *trace.Distribution) {
@@ -100,14 +107,15 @@ func (d *described) reuse() string {
 	return b.String()
 }
 
-// printHead writes sessions with a line for each call.
-func printHead(w io.Writer, t *trace.Trace) error {
+// printHead writes sessions with a line for each call. It returns how many there were.
+func printHead(w io.Writer, t *trace.Trace) (sessions int, err error) {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(out, "session\tat\tclass\tcall\tafter\tgap\toffset\tprompt\toutput\tblocks\tanswer's\t\n")
 	for s, err := range t.Sessions {
 		if err != nil {
-			return err
+			return sessions, err
 		}
+		sessions++
 		for i := range s.Calls {
 			c := &s.Calls[i]
 			id, at, class := "", "", ""
@@ -119,5 +127,5 @@ func printHead(w io.Writer, t *trace.Trace) error {
 				c.Gap.Round(time.Millisecond), c.Offset.Round(time.Millisecond), c.PromptTokens, c.OutputTokens, len(c.Blocks), len(c.AnswerBlocks))
 		}
 	}
-	return out.Flush()
+	return sessions, out.Flush()
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -174,13 +175,81 @@ func TestTrace_ConvertThatFails_LeavesNothing(t *testing.T) {
 	}
 }
 
+// Of a copy it is not said that --raw would leave what was spread, and its bin is as it was
+// scaled. The header has no folder's name.
+func TestTrace_ACopySaysWhatWasSpread(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "copy.jsonl.gz")
+	if code, _, talk := callTrace(t, "convert", "--rate", "4", traceData+"mooncake_conversation.jsonl", to); code != 0 {
+		t.Fatal(talk)
+	}
+	packed, err := os.ReadFile(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatalf("what ends with .gz is not gzip: %v", err)
+	}
+	text, err := io.ReadAll(z)
+	if header, _, _ := strings.Cut(string(text), "\n"); err != nil || !strings.HasPrefix(header, `{"kvasir_trace":1,"name":"mooncake_conversation.jsonl","block_tokens":512,"spread_within_ns":74`) {
+		t.Errorf("%v; the header is %s", err, header)
+	}
+	for _, raw := range []string{"--raw=false", "--raw"} {
+		_, out, talk := callTrace(t, "stats", raw, to)
+		if !strings.Contains(out, "calls were spread within 0.75 s of a rounded timestamp before this was written\n") || strings.Contains(out, "--raw") || talk != "" {
+			t.Errorf("%s: %s%s", raw, out, talk)
+		}
+	}
+}
+
+func TestTrace_SaysThatNothingIsLeft(t *testing.T) {
+	file, to := traceData+"mooncake_conversation.jsonl", filepath.Join(t.TempDir(), "none.jsonl")
+	for _, words := range [][]string{{"stats", file}, {"head", file}, {"convert", file, to}} {
+		code, _, talk := callTrace(t, append(words, "--from", "5h", "--for", "10s", "--raw")...)
+		if want := "kvasir trace: " + file + ": nothing is left: it has 40 sessions, of which the last one comes after 12s\n"; code != 1 || talk != want {
+			t.Errorf("%v: exit code %d, said %q, want %q", words, code, talk, want)
+		}
+	}
+	if _, err := os.Stat(to); err == nil {
+		t.Error("a file without sessions is there")
+	}
+	if code, _, talk := callTrace(t, "stats", "--workload", "chat-turn", "--for", "1ns"); code != 1 || !strings.Contains(talk, "no session comes by poisson:rate=1") {
+		t.Errorf("exit code %d, said %q", code, talk)
+	}
+}
+
+// A generator's workload is written as a trace, and says the same when it is read.
+func TestTrace_OfAWorkload(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "mix.jsonl.zst")
+	spec := []string{"--workload", "conversations:turns=3", "--arrivals", "poisson:rate=2", "--for", "20s", "--seed", "7"}
+	code, _, talk := callTrace(t, append([]string{"convert", to}, spec...)...)
+	if code != 0 || !strings.Contains(talk, "conversations:turns=3: wrote ") {
+		t.Fatalf("exit code %d, said %q", code, talk)
+	}
+	_, want, _ := callTrace(t, append([]string{"head", "-n", "1000"}, spec...)...)
+	if _, got, talk := callTrace(t, "head", "-n", "1000", to); got != want || strings.Count(got, "\n") < 60 {
+		t.Errorf("the copy shows\n%s  want\n%s%s", got, want, talk)
+	}
+	_, out, talk := callTrace(t, append([]string{"stats"}, spec...)...)
+	_, again, _ := callTrace(t, "stats", to)
+	if body := strings.SplitN(again, "\n", 2); !strings.HasPrefix(out, "conversations:turns=3: generated, ") || !strings.HasSuffix(out, body[1]) || talk != "" {
+		t.Errorf("%s%s of the copy\n%s", out, talk, again)
+	}
+	// Ten minutes at one a second, unless it is said.
+	_, out, _ = callTrace(t, "stats", "--workload", "chat-turn", "--format", "json")
+	var all []struct{ Sessions int }
+	if err := json.Unmarshal([]byte(out), &all); err != nil || all[0].Sessions < 500 || all[0].Sessions > 700 {
+		t.Errorf("%v: %.100s", err, out)
+	}
+}
+
 func TestTrace_ReadsCompressedFiles(t *testing.T) {
 	plain, err := os.ReadFile(traceData + "azure_2024.csv")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var zipped, packed bytes.Buffer
-	g := gzip.NewWriter(&zipped)
+	var ending, packed bytes.Buffer
+	g := gzip.NewWriter(&ending)
 	z, err := zstd.NewWriter(&packed)
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +266,7 @@ func TestTrace_ReadsCompressedFiles(t *testing.T) {
 		}
 	}
 	_, want, _ := callTrace(t, "head", traceData+"azure_2024.csv")
-	for name, b := range map[string][]byte{"zipped": zipped.Bytes(), "packed": packed.Bytes()} {
+	for name, b := range map[string][]byte{"ending": ending.Bytes(), "packed": packed.Bytes()} {
 		file := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(file, b, 0o600); err != nil {
 			t.Fatal(err)
@@ -237,6 +306,15 @@ func TestTrace_SaysWhatIsMisused(t *testing.T) {
 		{[]string{"stats", "--in", "morse", "f"}, "Format is morse; allowed: kvasir, "},
 		{[]string{"stats", "--rate", "-2", "f"}, "Rate is -2; allowed: "},
 		{[]string{"head", "-n", "0", "f"}, "-n is 0; allowed: 1 or more"},
+		{[]string{"stats", "--workload", "chat-turn", "f"}, "stats --workload takes no file"},
+		{[]string{"convert", "--workload", "chat-turn", "f", "g"}, "convert --workload takes one file, OUT"},
+		{[]string{"stats", "--workload", ""}, "--workload is empty"},
+		{[]string{"stats", "--workload", "wat", "--arrivals", "never"}, "--workload: "},
+		{[]string{"stats", "--workload", "wat", "--arrivals", "never"}, "--arrivals: "},
+		{[]string{"stats", "--workload", "chat-turn", "--raw", "--rate", "-1"}, "--raw is given with --workload"},
+		{[]string{"stats", "--workload", "chat-turn", "--raw", "--rate", "-1"}, "Rate is -1"},
+		{[]string{"stats", "--arrivals", "poisson:rate=1", "f"}, "--arrivals is given without --workload"},
+		{[]string{"stats", "--for", "5", "f"}, "invalid value \"5\" for flag -for: allowed: a duration with its unit"},
 		{[]string{"stats", "--colour"}, "flag provided but not defined"},
 	} {
 		if code, out, talk := callTrace(t, c.args...); code != 2 || out != "" || !strings.Contains(talk, c.want) {

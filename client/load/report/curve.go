@@ -13,7 +13,7 @@ import (
 // Table writes the sweep's steps, one a line, and the knee.
 func (s *Sweep) Table(w io.Writer) error {
 	var t strings.Builder
-	fmt.Fprintf(&t, "%10s %10s %10s %10s %9s %12s %12s %12s  %s\n", "req/s", "sent", "answered", "goodput", "good", "P50 TTFT ms", "P99 TTFT ms", "P99 TPOT ms", "")
+	fmt.Fprintf(&t, "%10s %10s %10s %10s %9s %12s %12s %12s %11s  %s\n", "req/s", "sent", "answered", "goodput", "good", "P50 TTFT ms", "P99 TTFT ms", "P99 TPOT ms", "P99 lag ms", "")
 	for _, step := range s.Steps() {
 		good, attained := "-", "-"
 		if len(step.SLO) > 0 {
@@ -21,21 +21,24 @@ func (s *Sweep) Table(w io.Writer) error {
 		}
 		note := "holds"
 		if !step.Holds {
-			note = "does not hold"
+			note = "does not hold: " + strings.Join(step.Why, "; ")
+		} else if len(step.Saturated) > 0 {
+			note += ", although: " + strings.Join(step.Saturated, "; ")
 		}
-		for _, why := range append(step.Saturated, step.Invalid()...) {
-			note += "; " + why
-		}
-		fmt.Fprintf(&t, "%10.2f %10s %10s %10s %9s %12s %12s %12s  %s\n", step.Rate, number(step.SendRate()), number(step.Throughput()), good, attained,
-			number(step.TTFT.Intended.Quantile(0.5)*1e3), number(step.TTFT.Intended.Quantile(0.99)*1e3), number(step.TPOT.Quantile(0.99)*1e3), note)
+		fmt.Fprintf(&t, "%10.2f %10s %10s %10s %9s %12s %12s %12s %11s  %s\n", step.Rate, number(step.SendRate()), number(step.Throughput()), good, attained,
+			number(step.TTFT.Intended.Quantile(0.5)*1e3), number(step.TTFT.Intended.Quantile(0.99)*1e3), number(step.TPOT.Quantile(0.99)*1e3), number(step.Lag.Quantile(0.99)*1e3), note)
 	}
 	if rate, ok := s.Unmeasured(); ok {
-		fmt.Fprintf(&t, "ENDED at %.2f req/s, at which the generator fell behind %d times: what is said of the knee is of lower rates alone\n", rate, mostLate)
+		fmt.Fprintf(&t, "ENDED at %.2f req/s, at which the generator fell behind %d times (lag at its 99th percentile: %s): nothing is known of this rate\n  what helps: %s\n", rate, mostLate, milli(s.lag), againstLag)
 	}
 	if knee, ok := s.Knee(); ok {
 		fmt.Fprintf(&t, "knee: %.2f req/s\n", knee)
 	} else {
-		fmt.Fprintln(&t, "knee: no rate held")
+		why := "no rate held"
+		if len(s.steps) == 0 {
+			why = "no rate was measured"
+		}
+		fmt.Fprintf(&t, "knee: %s\n", why)
 	}
 	_, err := io.WriteString(w, t.String())
 	return err
@@ -44,7 +47,7 @@ func (s *Sweep) Table(w io.Writer) error {
 // CSV writes the sweep's curve, one rate a line.
 func (s *Sweep) CSV(w io.Writer) error {
 	rows := [][]string{{"rate_rps", "holds", "saturated", "valid", "send_rate_rps", "throughput_rps", "goodput_rps", "attainment",
-		"p50_ttft_ms", "p95_ttft_ms", "p99_ttft_ms", "max_ttft_ms", "p50_tpot_ms", "p95_tpot_ms", "p99_tpot_ms", "p99_e2el_ms", "completed", "failed"}}
+		"p50_ttft_ms", "p95_ttft_ms", "p99_ttft_ms", "max_ttft_ms", "p50_tpot_ms", "p95_tpot_ms", "p99_tpot_ms", "p99_e2el_ms", "p99_lag_ms", "completed", "failed", "does_not_hold_because"}}
 	for _, r := range s.Steps() {
 		row := []string{
 			strconv.FormatFloat(r.Rate, 'g', -1, 64), strconv.FormatBool(r.Holds), strconv.FormatBool(len(r.Saturated) > 0), strconv.FormatBool(len(r.Invalid()) == 0),
@@ -56,10 +59,10 @@ func (s *Sweep) CSV(w io.Writer) error {
 			row = append(row, "", "")
 		}
 		ttft, tpot := &r.TTFT.Intended, &r.TPOT
-		for _, v := range []float64{ttft.Quantile(0.5), ttft.Quantile(0.95), ttft.Quantile(0.99), ttft.Max(), tpot.Quantile(0.5), tpot.Quantile(0.95), tpot.Quantile(0.99), r.E2E.Intended.Quantile(0.99)} {
+		for _, v := range []float64{ttft.Quantile(0.5), ttft.Quantile(0.95), ttft.Quantile(0.99), ttft.Max(), tpot.Quantile(0.5), tpot.Quantile(0.95), tpot.Quantile(0.99), r.E2E.Intended.Quantile(0.99), r.Lag.Quantile(0.99)} {
 			row = append(row, cell(v*1e3))
 		}
-		rows = append(rows, append(row, strconv.Itoa(r.Completed), strconv.Itoa(r.Failed)))
+		rows = append(rows, append(row, strconv.Itoa(r.Completed), strconv.Itoa(r.Failed), strings.Join(r.Why, "; ")))
 	}
 	return csv.NewWriter(w).WriteAll(rows)
 }

@@ -120,6 +120,13 @@ func percentile(p float64) string { return "p" + strconv.FormatFloat(p, 'f', -1,
 func (r *Result) beyond(o *object) {
 	o.add("valid", len(r.Invalid()) == 0)
 	o.add("invalid_because", append([]string{}, r.Invalid()...))
+	if r.Verdict != nil {
+		o.add("sweep_holds", r.Verdict.Holds)
+		o.add("sweep_does_not_hold_because", append([]string{}, r.Verdict.Why...))
+	} else {
+		o.add("sweep_holds", nil)
+		o.add("sweep_does_not_hold_because", nil)
+	}
 	o.add("complete", r.Complete())
 	o.add("stopped", orNull(r.Stopped))
 	o.add("closed_loop", orNull(r.ClosedLoop))

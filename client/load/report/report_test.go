@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -431,7 +432,7 @@ func TestSweep_ALateGeneratorIsNotAKnee(t *testing.T) {
 		t.Errorf("rates %v, knee %v, ended at %v %v", rates, knee, at, ended)
 	}
 	var table bytes.Buffer
-	if err := s.Table(&table); err != nil || !strings.Contains(table.String(), "ENDED at 4.00 req/s") {
+	if err := s.Table(&table); err != nil || !strings.Contains(table.String(), "ENDED at 4.00 req/s, at which the generator fell behind 3 times (lag at its 99th percentile: 1000.00 ms)") || !strings.Contains(table.String(), "what helps: fewer calls a second of one generator") {
 		t.Errorf("%v: %s", err, &table)
 	}
 }
@@ -445,11 +446,77 @@ func TestSweep_HoldsByTheSLO(t *testing.T) {
 	if _, ok := s.Knee(); ok {
 		t.Error("a rate holds without a good call")
 	}
+	if why := s.Steps()[0].Why; len(why) != 1 || why[0] != "0 % of the calls are good, under the bound of 90 %" {
+		t.Errorf("it does not hold because %q", why)
+	}
 	r.Good.Intended = r.Completed * 95 / 100
 	s = &Sweep{Rates: []float64{1}, Attainment: 0.9}
 	s.Add(1, r)
 	if _, ok := s.Knee(); !ok {
 		t.Error("95 % of good calls do not hold at 90 %")
+	}
+}
+
+// A rate that does not hold says by which bound, in the table, the JSON and the CSV.
+func TestSweep_SaysWhyARateDoesNotHold(t *testing.T) {
+	growing := queue(20, 100*ms).withoutSLO()
+	failing := queue(1, 10*ms).withoutSLO()
+	failing.Failed = failing.Completed
+	slow := queue(1, 10*ms).withoutSLO()
+	slow.LastSent = 2 * slow.LastIntended
+	cut := queue(1, 10*ms).withoutSLO()
+	cut.Stopped = "the source failed"
+	unanswered := queue(1, 10*ms)
+	unanswered.Completed, unanswered.Failed = 0, 0
+	for _, x := range []struct {
+		r    *Result
+		want string
+	}{
+		{growing, "the queue grew: calls in flight and TTFT rose all the time"},
+		{failing, "50 % of the calls failed, over the bound of 5 %"},
+		{slow, "sent 0.51 calls a second of 1.02 offered, under the bound of 95 % of it"},
+		{cut, "it ended early: the source failed"},
+		{unanswered, "no call was answered"},
+	} {
+		s := &Sweep{Rates: []float64{1}, Attainment: 0.9}
+		s.Add(1, x.r)
+		var table, csv bytes.Buffer
+		if err := errors.Join(s.Table(&table), s.CSV(&csv)); err != nil {
+			t.Fatal(err)
+		}
+		text, err := x.r.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Holds *bool    `json:"sweep_holds"`
+			Why   []string `json:"sweep_does_not_hold_because"`
+		}
+		if err := json.Unmarshal(text, &got); err != nil || got.Holds == nil || *got.Holds || fmt.Sprint(got.Why) != "["+x.want+"]" {
+			t.Errorf("%v: %q, want %q", err, got.Why, x.want)
+		}
+		if !strings.Contains(table.String(), "does not hold: "+x.want+"\nknee: no rate held\n") || !strings.Contains(table.String(), "P99 lag ms") || !strings.Contains(csv.String(), x.want) {
+			t.Errorf("no %q in\n%s%s", x.want, &table, &csv)
+		}
+	}
+}
+
+// A sweep that measured no rate says so, and why.
+func TestSweep_WithoutARow(t *testing.T) {
+	s := &Sweep{Start: 8, Attainment: 0.9}
+	for rate, ok := s.Next(); ok; rate, ok = s.Next() {
+		r := queue(rate, 10*ms).withoutSLO()
+		for range 1000 {
+			r.Lag.Add(time.Second)
+		}
+		s.Add(rate, r)
+		if lag, late := r.Late(); !late || lag < 0.9 || r.Verdict.Holds || !strings.Contains(strings.Join(r.Verdict.Why, ""), "over the bound of 50ms") {
+			t.Errorf("late %v, by %v: %v", late, lag, r.Verdict)
+		}
+	}
+	var table bytes.Buffer
+	if err := s.Table(&table); err != nil || !strings.Contains(table.String(), "nothing is known of this rate") || !strings.Contains(table.String(), "knee: no rate was measured\n") {
+		t.Errorf("%v: %s", err, &table)
 	}
 }
 
@@ -468,7 +535,7 @@ func TestTable_SaysWhatSpoilsARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"INVALID: the generator fell behind", "INCOMPLETE: interrupted", "FAILURES: 1 of 2", "CLOSED LOOP: everything waits", "http_500:", "first: boom",
+		"INVALID: the generator fell behind", "what helps: fewer calls a second of one generator (several share a rate), more CPU for it, or a wider --lag-bound", "INCOMPLETE: interrupted", "FAILURES: 1 of 2", "CLOSED LOOP: everything waits", "http_500:", "first: boom",
 		"P99 TTFT (ms):", "Max E2EL (ms):", "Mean NTPOT (ms):", "e1", "chat", "queue (ms):", "Lag P50", "Request goodput",
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -49,6 +49,7 @@ type RateChange struct {
 // should have been sent, what is called actual from when they were.
 type Result struct {
 	Run
+	Verdict *Verdict // of a sweep; nil: it was in none
 
 	Duration                    time.Duration // until the last call's end
 	LastIntended, LastSent      time.Duration
@@ -73,6 +74,10 @@ type Result struct {
 	details                     []detail
 	timeline                    timeline
 }
+
+// Late reports whether the generator fell behind, and how far at the 99th percentile, in
+// seconds.
+func (r *Result) Late() (lag float64, late bool) { return r.Lag.Quantile(0.99), r.late() }
 
 // SpanMean is a part of the calls' time that somebody on their way has measured, in the mean.
 type SpanMean struct {

@@ -31,10 +31,10 @@ const (
 func (r *Result) Saturated() []string {
 	var why []string
 	if sent, offered := r.SendRate(), r.Offered(); sent < leastSent*offered {
-		why = append(why, fmt.Sprintf("sent %.2f calls a second of %.2f offered", sent, offered))
+		why = append(why, fmt.Sprintf("sent %.2f calls a second of %.2f offered, under the bound of %s of it", sent, offered, percent(leastSent)))
 	}
 	if share := ratio(r.Failed, r.Completed+r.Failed); share > mostFailed {
-		why = append(why, fmt.Sprintf("%.1f %% of the calls failed", 100*share))
+		why = append(why, fmt.Sprintf("%s of the calls failed, over the bound of %s", percent(math.Ceil(share*1e4)/1e4), percent(mostFailed)))
 	}
 	var flight, waits line
 	from, to := time.Duration(fillingUp*float64(r.LastIntended)), r.LastIntended
@@ -49,7 +49,7 @@ func (r *Result) Saturated() []string {
 		}
 	}
 	if flight.grows() && waits.grows() {
-		why = append(why, "calls in flight and TTFT grew all the time")
+		why = append(why, "the queue grew: calls in flight and TTFT rose all the time")
 	}
 	return why
 }

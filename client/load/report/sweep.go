@@ -27,6 +27,7 @@ type Sweep struct {
 	low, high float64 // highest rate that holds, lowest above it that does not; 0: none yet
 	late      int     // runs so far, one after the other, in which the generator fell behind
 	again     float64 // their rate
+	lag       float64 // of the last one, seconds
 }
 
 // The bounds of a search.
@@ -41,9 +42,15 @@ const (
 // Step is one rate of a sweep.
 type Step struct {
 	Rate      float64
-	Holds     bool
-	Saturated []string
+	Saturated []string // also where the rate holds by its SLO
+	*Verdict
 	*Result
+}
+
+// Verdict is what a sweep says of a run.
+type Verdict struct {
+	Holds bool
+	Why   []string // it does not hold, each reason with the bound that it breaks
 }
 
 // Validate reports every mistake of the sweep's fields.
@@ -108,18 +115,27 @@ func (s *Sweep) between() int {
 // behind; false where it has not.
 func (s *Sweep) Unmeasured() (float64, bool) { return s.again, s.late == mostLate }
 
-// Add takes in the result of the rate that Next gave.
+// Add takes in the result of the rate that Next gave, and sets its Verdict.
 func (s *Sweep) Add(rate float64, r *Result) {
+	saturated := r.Saturated()
+	r.Verdict = &Verdict{Why: r.Invalid()}
+	switch a := r.Attainment(); {
+	case len(r.SLO) == 0:
+		r.Verdict.Why = append(r.Verdict.Why, saturated...)
+	case a < s.Attainment:
+		r.Verdict.Why = append(r.Verdict.Why, fmt.Sprintf("%s of the calls are good, under the bound of %s", percent(math.Floor(a*1e4)/1e4), percent(s.Attainment)))
+		r.Verdict.Why = append(r.Verdict.Why, saturated...) // which is perhaps what they wait for
+	}
+	if r.Stopped != "" {
+		r.Verdict.Why = append(r.Verdict.Why, "it ended early: "+r.Stopped)
+	}
+	r.Verdict.Holds = len(r.Verdict.Why) == 0
 	if r.late() {
-		s.late, s.again = s.late+1, rate
+		s.late, s.again, s.lag = s.late+1, rate, r.Lag.Quantile(0.99)
 		return
 	}
 	s.late = 0
-	step := Step{Rate: rate, Saturated: r.Saturated(), Result: r}
-	step.Holds = len(step.Saturated) == 0 && len(r.Invalid()) == 0
-	if len(r.SLO) > 0 {
-		step.Holds = r.Attainment() >= s.Attainment && len(r.Invalid()) == 0
-	}
+	step := Step{Rate: rate, Saturated: saturated, Verdict: r.Verdict, Result: r}
 	s.steps = append(s.steps, step)
 	if step.Holds {
 		s.low = max(s.low, rate)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -55,6 +56,9 @@ func (t *table) row(name string, values ...string) {
 func (t *table) verdict() {
 	for _, why := range t.r.Invalid() {
 		t.add("INVALID: %s\n", why)
+	}
+	if t.r.late() {
+		t.add("  what helps: %s\n", againstLag)
 	}
 	if !t.r.Complete() {
 		why := t.r.Stopped
@@ -205,6 +209,14 @@ func number(v float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.2f", v)
+}
+
+// againstLag is what helps a generator that falls behind.
+const againstLag = "fewer calls a second of one generator (several share a rate), more CPU for it, or a wider --lag-bound"
+
+// percent writes a bound as short as it is exact.
+func percent(v float64) string {
+	return strconv.FormatFloat(math.Round(v*1e8)/1e6, 'f', -1, 64) + " %"
 }
 
 func share(v float64) string {

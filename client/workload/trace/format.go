@@ -55,7 +55,7 @@ func (f *format) open(file File, o Options, h head) (*Trace, error) {
 		return nil, fmt.Errorf("%s: %w", file.Name, err)
 	}
 	s := settle(o, f)
-	s.source = file.Name
+	s.source = baseName(file.Name)
 	if f.rows != nil {
 		p, err := f.probe(s, h)
 		if err != nil {
@@ -68,7 +68,7 @@ func (f *format) open(file File, o Options, h head) (*Trace, error) {
 	if !s.untimed && o.SessionRate > 0 {
 		return nil, fmt.Errorf("%s: %w", file.Name, &OptionError{Field: "SessionRate", Value: o.SessionRate, Allowed: "none, for the file has times"})
 	}
-	t := &Trace{Format: f.name, Bin: s.bin, Timed: !s.untimed && s.drawn == 0, Estimated: s.estimated}
+	t := &Trace{Format: f.name, Bin: s.bin, Spread: s.spread, Timed: !s.untimed && s.drawn == 0, Estimated: s.estimated}
 	if t.SessionRate = s.drawn; s.untimed {
 		t.SessionRate = s.rate
 	}
@@ -76,6 +76,10 @@ func (f *format) open(file File, o Options, h head) (*Trace, error) {
 	t.Sessions = func(yield func(workload.Session, error) bool) { f.play(file, s, yield) }
 	return t, nil
 }
+
+// baseName returns the last part of a file's name: where a trace lay is nobody's business
+// who gets a copy of it.
+func baseName(name string) string { return name[strings.LastIndexAny(name, `/\`)+1:] }
 
 // suits says which option is set that means nothing for the format.
 func (f *format) suits(o *Options) error {

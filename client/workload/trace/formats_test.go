@@ -64,7 +64,7 @@ func TestOpen_WhenTheFormatIsUnknown(t *testing.T) {
 		{"\n \n", "f: the file is empty"},
 		{"a,b\n1,2\n", `f: the format is not known: the first record begins with "a,b"; formats: kvasir, `},
 		{`{"some":1}`, `f: the format is not known: the first record begins with "{\"some\":1}"`},
-		{`{"chat_id":1,"input_length":true}`, "f: none of the first 1 records is a call of format bailian: input_length is \"true}\""},
+		{`{"chat_id":1,"input_length":true}`, "f: none of the first 1 records is a call of format bailian: input_length is \"true\""},
 	} {
 		if _, err := Open(text("f", c.text), Options{}); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%q: %v\n  want %s", c.text, err, c.want)

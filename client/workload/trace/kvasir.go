@@ -51,7 +51,7 @@ func (k *told) header(record []byte) error {
 		case "block_tokens":
 			k.blockTokens = int(k.integer("block_tokens", 0, maxBlockTokens))
 		case "spread_within_ns":
-			k.bin = time.Duration(k.integer("spread_within_ns", 0, int64(longestBin)))
+			k.spread = time.Duration(k.integer("spread_within_ns", 0, int64(forever)))
 		case "drawn_sessions_per_second":
 			k.drawn = k.positive("drawn_sessions_per_second")
 		case "tokens_estimated":

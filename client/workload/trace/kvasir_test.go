@@ -43,7 +43,7 @@ func TestWrite_IsReadBackAsTheSameSource(t *testing.T) {
 		if !slices.EqualFunc(want, got, sameSession) {
 			t.Errorf("%s: other sessions come back", s.file)
 		}
-		if again.Format != Kvasir || again.Name != tr.Name || again.BlockTokens != tr.BlockTokens || again.Bin != tr.Bin ||
+		if again.Format != Kvasir || again.Name != tr.Name || again.BlockTokens != tr.BlockTokens || again.Bin != 0 || again.Spread != max(tr.Bin, tr.Spread) ||
 			again.Timed != tr.Timed || again.SessionRate != tr.SessionRate || again.Estimated != tr.Estimated {
 			t.Errorf("%s: %+v comes back as %+v", s.file, tr, again)
 		}

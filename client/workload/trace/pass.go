@@ -18,6 +18,7 @@ type settings struct {
 	blockTokens int
 	unit        time.Duration
 	bin         time.Duration
+	spread      time.Duration // the bin of calls that were spread before the file was written
 	rate        float64
 	untimed     bool    // sessions come at the rate
 	estimated   bool    // token counts come from text

@@ -206,18 +206,47 @@ func (s *scanner) number(field string) []byte {
 	return b[start:i]
 }
 
-// excerpt returns the beginning of what stands at i, for messages.
-func (s *scanner) excerpt(i int) string { return excerpt(s.b[i:]) }
+// excerpt returns the beginning of the value that stands at i, for messages.
+func (s *scanner) excerpt(i int) string {
+	return excerpt(value(s.b[i:min(len(s.b), i+mostExcerpt+1)]))
+}
+
+// mostExcerpt is how many bytes of a value a message has.
+const mostExcerpt = 24
 
 func excerpt(b []byte) string {
-	const most = 24
 	if len(b) == 0 {
 		return "missing"
 	}
-	if len(b) > most {
-		return strconv.Quote(string(b[:most])) + "…"
+	if len(b) > mostExcerpt {
+		return strconv.Quote(string(b[:mostExcerpt])) + "…"
 	}
 	return strconv.Quote(string(b))
+}
+
+// value returns the JSON value with which b begins, right or wrong, as far as it is there.
+func value(b []byte) []byte {
+	depth, quoted := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			if quoted = !quoted; !quoted && depth == 0 {
+				return b[:i+1]
+			}
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case depth == 0 && (c == ',' || c == '}' || c == ']' || isSpace(c)):
+			return b[:i]
+		case c == '}' || c == ']':
+			if depth--; depth == 0 {
+				return b[:i+1]
+			}
+		}
+	}
+	return b
 }
 
 // integer reads a whole number within bounds.

@@ -35,14 +35,16 @@ type Arrivals struct {
 	SpanSeconds    float64 `json:"span_seconds"` // from the first to the last
 	PerSecond      float64 `json:"per_second"`   // how many more than one came in the span
 	InterarrivalCV float64 `json:"interarrival_cv"`
-	Peaks          []Peak  `json:"peaks,omitempty"`
+	Peaks          []Peak  `json:"peaks"`
 }
 
-// Peak is the fullest window of a length, of those that follow each other from the start;
-// windows longer than the span are left out.
+// Peak is the fullest of the windows of a length that follow each other from the start. The
+// last one, which the span ends in, is not looked at.
 type Peak struct {
 	WindowSeconds float64 `json:"window_seconds"`
-	OfMean        float64 `json:"of_mean"` // its calls, as a multiple of the mean
+	// OfMean is what came in it, as a multiple of the mean of these windows, and so at least 1;
+	// nil where there are fewer than two.
+	OfMean *float64 `json:"of_mean"`
 }
 
 // Distribution is a summary. Mean, CV (standard deviation by mean) and Max are exact;
@@ -60,7 +62,7 @@ type Distribution struct {
 // blocks of all prompts. Answers are in the caches where it is known what they are.
 type Reuse struct {
 	Blocks         int64 `json:"prompt_blocks"`
-	DistinctBlocks int   `json:"distinct_blocks"`
+	DistinctBlocks int   `json:"distinct_blocks"` // of these; answers have others
 
 	Infinite        float64 `json:"infinite_cache_share"`              // of one cache that forgets nothing
 	InfinitePrompts float64 `json:"infinite_cache_prompts_only_share"` // the same, were answers not cached
@@ -98,7 +100,7 @@ var cacheTokens = [...]int{100_000, 500_000, 1_000_000, 4_000_000, 16_000_000}
 const topPrefixes = 10
 
 // Summarize reads a source to its end and says what is in it. It holds the sessions under
-// way and about 150 bytes for each distinct block, of which there may be MaxDistinct.
+// way and about 260 bytes for each distinct block, of which there may be MaxDistinct.
 func Summarize(s workload.Source) (*Stats, error) {
 	out := &Stats{Name: s.Name, BlockTokens: s.BlockTokens}
 	var begun, calls counted
@@ -159,9 +161,10 @@ var windows = [...]time.Duration{time.Second, 10 * time.Second, time.Minute}
 type counted struct {
 	n           int
 	first, last time.Duration
-	squares     float64 // of the gaps in seconds, summed up
-	at          [len(windows)]int64
-	count, most [len(windows)]int
+	squares     float64             // of the gaps in seconds, summed up
+	at          [len(windows)]int64 // number of the window that last is in
+	count       [len(windows)]int   // what came in it
+	most        [len(windows)]int   // and in the fullest before it
 }
 
 func (c *counted) add(at time.Duration) {
@@ -174,10 +177,10 @@ func (c *counted) add(at time.Duration) {
 	c.last = at
 	for i, w := range windows {
 		if n := int64((at - c.first) / w); n != c.at[i] {
+			c.most[i] = max(c.most[i], c.count[i])
 			c.at[i], c.count[i] = n, 0
 		}
 		c.count[i]++
-		c.most[i] = max(c.most[i], c.count[i])
 	}
 }
 
@@ -190,9 +193,12 @@ func (c *counted) arrivals() *Arrivals {
 	mean := span / gaps
 	a := &Arrivals{SpanSeconds: span, PerSecond: gaps / span, InterarrivalCV: cv(mean, c.squares/gaps)}
 	for i, w := range windows {
-		if w.Seconds() <= span {
-			a.Peaks = append(a.Peaks, Peak{w.Seconds(), float64(c.most[i]) / (w.Seconds() * a.PerSecond)})
+		p := Peak{WindowSeconds: w.Seconds()}
+		if c.at[i] >= 2 {
+			ofMean := float64(c.most[i]) * float64(c.at[i]) / float64(c.n-c.count[i])
+			p.OfMean = &ofMean
 		}
+		a.Peaks = append(a.Peaks, p)
 	}
 	return a
 }
@@ -241,6 +247,7 @@ type reuse struct {
 	chain       []int32 // of the call
 	calls       int32
 	blocks      int64
+	distinct    int     // of the blocks, those that differ
 	hits        []int64 // of each cache, and of the infinite one
 	prompts     int64   // of the infinite one, without answers
 	shares      collected
@@ -301,6 +308,9 @@ func (r *reuse) add(c sent) error {
 	}
 	for _, i := range prompt {
 		b := &r.stack.nodes[i]
+		if !b.prompted {
+			r.distinct++
+		}
 		b.prompted = true
 		b.calls++
 	}
@@ -329,7 +339,7 @@ func (r *reuse) result() *Reuse {
 	}
 	of := func(n int64) float64 { return float64(n) / float64(r.blocks) }
 	out := &Reuse{
-		Blocks: r.blocks, DistinctBlocks: len(r.stack.nodes),
+		Blocks: r.blocks, DistinctBlocks: r.distinct,
 		Infinite: of(r.hits[len(r.hits)-1]), InfinitePrompts: of(r.prompts),
 		PerCallMean: r.shares.distribution().Mean, PerCallP50: r.shares.distribution().P50,
 		CallsHit: float64(r.found) / float64(r.withBlocks),

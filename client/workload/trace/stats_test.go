@@ -118,12 +118,44 @@ func TestSummarize_ByHand(t *testing.T) {
 	near("calls a session", s.CallsPerSession.Mean, 4./3)
 	near("rate", s.CallArrivals.PerSecond, 3./11)
 	near("CV of gaps", s.CallArrivals.InterarrivalCV, math.Sqrt((1+4+64)/3.-121./9)/(11./3))
-	if p := s.CallArrivals.Peaks; len(p) != 2 || math.Abs(p[1].OfMean-3/(10*3./11)) > 1e-9 {
+	// Three calls in eleven whole seconds, and no two whole windows of 10 s.
+	if p := s.CallArrivals.Peaks; len(p) != 3 || math.Abs(*p[0].OfMean-11./3) > 1e-9 || p[1].OfMean != nil || p[2].OfMean != nil {
 		t.Errorf("the peaks are %v", p)
 	}
 	if want := []SharedPrefix{{200, 3}}; !slices.Equal(r.Top, want) {
 		t.Errorf("the shared prefixes are %v", r.Top)
 	}
+}
+
+// An answer's blocks that no prompt has are not among the prompts' distinct ones.
+func TestSummarize_CountsDistinctBlocksOfPromptsAlone(t *testing.T) {
+	a, b := workload.Extend(0, 1), workload.Extend(workload.Extend(0, 1), 2)
+	call := workload.Call{PromptTokens: 100, OutputTokens: 100, Blocks: []kvblock.Hash{a}, AnswerBlocks: []kvblock.Hash{b}}
+	s, err := Summarize(source(100, workload.Session{Calls: []workload.Call{call}}, workload.Session{At: 1, Calls: []workload.Call{call}}))
+	if err != nil || s.Reuse.Blocks != 2 || s.Reuse.DistinctBlocks != 1 {
+		t.Errorf("%+v, %v", s.Reuse, err)
+	}
+}
+
+// TestPeak_IsNotBelowTheMean: and there is none of windows of which the span has no two.
+func TestPeak_IsNotBelowTheMean(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var c counted
+		var at time.Duration
+		for _, gap := range rapid.SliceOfN(rapid.Uint64Range(0, uint64(40*time.Second)), 2, 30).Draw(t, "gaps") {
+			at += time.Duration(gap)
+			c.add(at)
+		}
+		a := c.arrivals()
+		if a == nil {
+			return
+		}
+		for _, p := range a.Peaks {
+			if whole := a.SpanSeconds >= 2*p.WindowSeconds; whole != (p.OfMean != nil) || whole && *p.OfMean < 1-1e-12 {
+				t.Fatalf("in %v s of %v: %v", p.WindowSeconds, a.SpanSeconds, p.OfMean)
+			}
+		}
+	})
 }
 
 func TestSummarize_OfNothing(t *testing.T) {

@@ -169,8 +169,9 @@ type Trace struct {
 	workload.Source
 	Format Format
 
-	// Bin is within which its calls are spread; 0: they come as recorded.
-	Bin time.Duration
+	// Bin is within which its calls are spread; 0: they come as the file says. Spread is within
+	// which they were spread before the file was written, which can't be undone.
+	Bin, Spread time.Duration
 
 	// Timed says that sessions come when the file says; otherwise at SessionRate.
 	Timed       bool

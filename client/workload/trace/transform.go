@@ -89,6 +89,20 @@ func (t Transform) Apply(s workload.Source) workload.Source {
 	return s
 }
 
+// Change makes the changes to a trace, also in what it says of its times. t must be valid.
+func (t Transform) Change(tr *Trace) {
+	tr.Source = t.Apply(tr.Source)
+	if t.Sample > 0 {
+		tr.SessionRate *= t.Sample // what is kept of a Poisson process is one
+	}
+	if t.Rate > 0 {
+		tr.SessionRate *= t.Rate
+		for _, d := range []*time.Duration{&tr.Bin, &tr.Spread} {
+			*d = time.Duration(min(float64(*d)/t.Rate, float64(forever)))
+		}
+	}
+}
+
 // sessions is what Source.Sessions is.
 type sessions = func(yield func(workload.Session, error) bool)
 

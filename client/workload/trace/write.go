@@ -44,8 +44,8 @@ func appendHeader(b []byte, t *Trace) []byte {
 	b = appendInt(b, `{"kvasir_trace":`, Version)
 	b = appendString(b, `,"name":`, t.Name)
 	b = appendInt(b, `,"block_tokens":`, int64(t.BlockTokens))
-	if t.Bin > 0 {
-		b = appendInt(b, `,"spread_within_ns":`, int64(t.Bin))
+	if spread := max(t.Bin, t.Spread); spread > 0 {
+		b = appendInt(b, `,"spread_within_ns":`, int64(spread))
 	}
 	if !t.Timed && t.SessionRate > 0 {
 		b = append(b, `,"drawn_sessions_per_second":`...)
