@@ -3,7 +3,6 @@ package load
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"kvasir/api"
 	"kvasir/api/sse"
@@ -220,12 +218,6 @@ func refusal(resp *http.Response, cancel func()) string {
 		return said
 	}
 	return "no words"
-}
-
-// malformed reports whether the data of an event is no JSON object in UTF-8, as every chunk
-// of every grammar is. An event without data is judged by its name.
-func malformed(data []byte) bool {
-	return len(data) > 0 && (!bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte{'{'}) || !utf8.Valid(data) || !json.Valid(data))
 }
 
 // blame says which failure an error of a connection is.

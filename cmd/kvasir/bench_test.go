@@ -210,8 +210,7 @@ func TestBench_ARunIsNotInVain(t *testing.T) {
 	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		calls.Add(1)
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n")
+		sayA(w)
 	}))
 	defer server.Close()
 	folder := t.TempDir()
@@ -256,30 +255,45 @@ func TestBench_ARunIsNotInVain(t *testing.T) {
 	}
 }
 
-// A page of metrics that does not come after the run keeps its result from nobody.
+// A page of metrics that does not come keeps what was measured from nobody.
 func TestBench_MetricsThatStall(t *testing.T) {
-	reads, stalled := 0, make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/metrics" {
-			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n")
-			return
+	for _, x := range []struct {
+		at   int64 // which reading stalls
+		pace []string
+		code int
+		want []string
+	}{
+		{2, []string{"--request-rate", "100"}, 0, []string{"Successful requests:", "the result has nothing of it"}},
+		{3, []string{"--sweep", "auto", "--request-rate", "100"}, 1, []string{"INCOMPLETE: interrupted before ", "\n    100.00 "}}, // whether that rate holds or not
+	} {
+		var reads atomic.Int64
+		ctx, cancel := context.WithCancel(t.Context())
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/metrics" {
+				sayA(w)
+			} else if reads.Add(1) == x.at {
+				cancel()
+				<-r.Context().Done()
+			}
+		}))
+		var out bytes.Buffer
+		begin := time.Now()
+		code := run(ctx, environment{&out, &out, func(string) string { return "" }}, append([]string{"bench", "--base-url", server.URL, "--model", "m",
+			"--num-prompts", "1", "--ready-check-timeout-sec", "0", "--lag-bound", "10s", "--metrics-url", server.URL + "/metrics"}, x.pace...))
+		for _, want := range x.want {
+			if code != x.code || !strings.Contains(out.String(), want) || time.Since(begin) > 4*time.Second {
+				t.Errorf("exit %d after %v, want %s\n%s", code, time.Since(begin), want, out.String())
+			}
 		}
-		if reads++; reads > 1 {
-			close(stalled)
-			<-r.Context().Done()
-		}
-	}))
-	defer server.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-stalled; cancel() }()
-	var out, bad bytes.Buffer
-	begin := time.Now()
-	code := run(ctx, environment{&out, &bad, func(string) string { return "" }}, []string{"bench", "--base-url", server.URL, "--model", "m",
-		"--num-prompts", "1", "--request-rate", "100", "--ready-check-timeout-sec", "0", "--lag-bound", "10s", "--metrics-url", server.URL + "/metrics"})
-	if code != 0 || !strings.Contains(out.String(), "Successful requests:") || !strings.Contains(bad.String(), "the result has nothing of it") || time.Since(begin) > 4*time.Second {
-		t.Errorf("exit %d after %v, %s%s", code, time.Since(begin), out.String(), bad.String())
+		cancel()
+		server.Close()
 	}
+}
+
+// sayA answers with one piece of content.
+func sayA(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = io.WriteString(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n")
 }
 
 // sessionsOf returns the first n sessions of a dataset.

@@ -320,11 +320,11 @@ func (c *traceCommand) convert(files []string) error {
 // overwritten on demand alone: a file is replaced, and that which a link leads to; a pipe or
 // a device stays what it is and is written to, until ctx ends.
 func writeOver(ctx context.Context, name string, overwrite bool, write func(io.Writer) error) error {
-	as := filepath.Ext(name)
+	ending := filepath.Ext(name)
 	_, err := os.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return writeWhole(name, as, write)
+		return writeWhole(name, ending, write)
 	case err != nil:
 		return err
 	case !overwrite:
@@ -334,14 +334,14 @@ func writeOver(ctx context.Context, name string, overwrite bool, write func(io.W
 		if name, err = filepath.EvalSymlinks(name); err != nil {
 			return err
 		}
-		return writeWhole(name, as, write)
+		return writeWhole(name, ending, write)
 	}
 	f, err := openPatiently(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = f.Close() })() // so that a write does not wait for ever
-	err = compressed(f, as, write)
+	err = compressed(f, ending, write)
 	if err = cmp.Or(err, f.Close()); err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%s: interrupted", name)
 	}
@@ -366,9 +366,8 @@ func openPatiently(ctx context.Context, name string) (*os.File, error) {
 	}
 }
 
-// writeWhole makes a file, or replaces one, that is there whole or not at all. as is how it
-// is compressed, see compressed.
-func writeWhole(name, as string, write func(io.Writer) error) (err error) {
+// writeWhole makes a file, or replaces one, that is there whole or not at all.
+func writeWhole(name, ending string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
 		return err
@@ -379,7 +378,7 @@ func writeWhole(name, as string, write func(io.Writer) error) (err error) {
 			_ = os.Remove(f.Name())
 		}
 	}()
-	if err := compressed(f, as, write); err != nil {
+	if err := compressed(f, ending, write); err != nil {
 		return err
 	}
 	if err := f.Chmod(0o644); err != nil {

@@ -248,8 +248,8 @@ func TestTrace_ReadsCompressedFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var zipped, packed bytes.Buffer
-	g := gzip.NewWriter(&zipped)
+	var ending, packed bytes.Buffer
+	g := gzip.NewWriter(&ending)
 	z, err := zstd.NewWriter(&packed)
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestTrace_ReadsCompressedFiles(t *testing.T) {
 		}
 	}
 	_, want, _ := callTrace(t, "head", traceData+"azure_2024.csv")
-	for name, b := range map[string][]byte{"zipped": zipped.Bytes(), "packed": packed.Bytes()} {
+	for name, b := range map[string][]byte{"ending": ending.Bytes(), "packed": packed.Bytes()} {
 		file := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(file, b, 0o600); err != nil {
 			t.Fatal(err)
