@@ -38,7 +38,8 @@ func TestLines_NeverWaitAndCountWhatIsDropped(t *testing.T) {
 			kept++
 		}
 	}
-	if lines[0] != "line 0" || kept < 10 || kept > 11 || kept+dropped != 100 {
+	// Ten are kept, and up to ten more may be in the write that hangs.
+	if lines[0] != "line 0" || kept < 10 || kept > 20 || kept+dropped != 100 {
 		t.Errorf("%d kept and %d dropped of 100:\n%s", kept, dropped, g.String())
 	}
 }
