@@ -135,9 +135,6 @@ func (s *Sessions) Close() error {
 	return s.err
 }
 
-// Calls returns how many calls the sessions that have begun have sent so far.
-func (s *Sessions) Calls() int { return int(s.calls) }
-
 // read takes the next session from the source.
 func (s *Sessions) read() {
 	s.coming = nil
@@ -259,10 +256,4 @@ func head(c *workload.Call, session kvblock.Hash) kvblock.Hash {
 		parent = c.Blocks[n-1]
 	}
 	return workload.Extend(parent, uint64(c.PromptTokens))
-}
-
-// Length returns how long the source's own clock says that a workload lasts whose last
-// session comes at the time.
-func (c SessionsConfig) Length(at time.Duration) time.Duration {
-	return mono.FromSeconds(at.Seconds() / c.Rate)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 )
@@ -21,11 +20,7 @@ type progress struct {
 
 // begin starts the clock where out is a terminal.
 func (p *progress) begin(out io.Writer) {
-	f, ok := out.(*os.File)
-	if !ok {
-		return
-	}
-	if s, err := f.Stat(); err != nil || s.Mode()&os.ModeCharDevice == 0 {
+	if !isTerminal(out) {
 		return
 	}
 	p.mu.Lock()

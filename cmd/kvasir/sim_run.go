@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -176,18 +175,12 @@ func (o *simOptions) warmupOf(w *loadedWorkload) time.Duration {
 func (o *simOptions) print(out io.Writer, r *simReport) error {
 	switch o.format {
 	case "json":
-		return writeJSON(out, r)
+		return printJSON(out, r)
 	case "csv":
 		return sim.WriteCSV(out, r.Results)
 	}
 	r.Config.write(out)
 	return sim.WriteTable(out, r.Results)
-}
-
-func writeJSON(out io.Writer, v any) error {
-	e := json.NewEncoder(out)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }
 
 // write says what was simulated.
@@ -242,8 +235,8 @@ func (s *simulator) one(ctx context.Context, p namedPolicy, rate float64, engine
 		return nil, err
 	}
 	x.Workload = sim.SessionsConfig{Source: interruptible(ctx, source), Clock: s.clock, Rate: rate}
-	var timeline *timelineFile
-	var calls *callsFile
+	var timeline *csvFile
+	var calls *csvFile
 	if seed == 0 && p.name == s.policies[0].name {
 		if s.timeline != "" {
 			if timeline, err = createTimeline(s.timeline); err != nil {
@@ -450,7 +443,7 @@ func (s *simulator) goodputReport(ctx context.Context, out io.Writer, report *si
 	}
 	switch s.format {
 	case "json":
-		return writeJSON(out, report)
+		return printJSON(out, report)
 	case "csv":
 		return writeGoodputCSV(out, report.Goodput)
 	}

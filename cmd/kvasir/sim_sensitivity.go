@@ -86,7 +86,7 @@ func (s *simulator) sensitivityReport(ctx context.Context, out io.Writer, report
 	}
 	s.runs.end()
 	if s.format == "json" {
-		return writeJSON(out, struct {
+		return printJSON(out, struct {
 			Config   simConfig `json:"config"`
 			Rankings []ranking `json:"rankings"`
 		}{report.Config, rankings})

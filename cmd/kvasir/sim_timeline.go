@@ -14,30 +14,31 @@ import (
 	"kvasir/sim"
 )
 
-// timelineFile is the CSV of --timeline. A nil one does nothing.
-type timelineFile struct {
+// csvFile is the CSV of --timeline or of --calls. It keeps its first error for close, which
+// does nothing on a nil one.
+type csvFile struct {
 	file *os.File
 	out  *bufio.Writer
 	line []byte
 	err  error
 }
 
-func createTimeline(name string) (*timelineFile, error) {
+func createTimeline(name string) (*csvFile, error) {
 	return createCSV(name, "time_s,engine,running,waiting,kv_usage,preemptions,prompt_tokens,generation_tokens,prefix_queries,prefix_hits")
 }
 
-func createCSV(name, head string) (*timelineFile, error) {
+func createCSV(name, head string) (*csvFile, error) {
 	f, err := os.Create(name)
 	if err != nil {
 		return nil, err
 	}
-	t := &timelineFile{file: f, out: bufio.NewWriter(f)}
+	t := &csvFile{file: f, out: bufio.NewWriter(f)}
 	_, t.err = fmt.Fprintln(t.out, head)
 	return t, nil
 }
 
 // sample writes what an engine reports: gauges as they are, counters since its start.
-func (t *timelineFile) sample(e int, now mono.Time, s *engine.Stats) {
+func (t *csvFile) sample(e int, now mono.Time, s *engine.Stats) {
 	if t.err != nil {
 		return
 	}
@@ -53,19 +54,12 @@ func (t *timelineFile) sample(e int, now mono.Time, s *engine.Stats) {
 	_, t.err = t.out.Write(t.line)
 }
 
-// callsFile is the CSV of --calls. A nil one does nothing.
-type callsFile struct{ timelineFile }
-
-func createCalls(name string) (*callsFile, error) {
-	t, err := createCSV(name, "session,class,call,came_s,engine,ttft_s,e2e_s,prompt_tokens,cached_tokens,output_tokens,attempts,outcome")
-	if err != nil {
-		return nil, err
-	}
-	return &callsFile{*t}, nil
+func createCalls(name string) (*csvFile, error) {
+	return createCSV(name, "session,class,call,came_s,engine,ttft_s,e2e_s,prompt_tokens,cached_tokens,output_tokens,attempts,outcome")
 }
 
 // call writes what became of a call; a time that it has not is empty.
-func (t *callsFile) call(s *sim.SessionRecord, number int, r *sim.Record) {
+func (t *csvFile) call(s *sim.SessionRecord, number int, r *sim.Record) {
 	if t.err != nil {
 		return
 	}
@@ -82,14 +76,7 @@ func (t *callsFile) call(s *sim.SessionRecord, number int, r *sim.Record) {
 	}})
 }
 
-func (t *callsFile) close() error {
-	if t == nil {
-		return nil
-	}
-	return t.timelineFile.close()
-}
-
-func (t *timelineFile) close() error {
+func (t *csvFile) close() error {
 	if t == nil {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -251,9 +250,7 @@ func (c *traceCommand) stats(files []string) error {
 	if c.format == "table" {
 		return nil
 	}
-	e := json.NewEncoder(c.env.stdout)
-	e.SetIndent("", "  ")
-	return e.Encode(all)
+	return printJSON(c.env.stdout, all)
 }
 
 // describe reads a file, twice where its calls were spread within bins.
