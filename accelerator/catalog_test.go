@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"kvasir/internal/testkit/fulltrace"
 )
 
 func TestCatalog_HasTheStandardProfiles(t *testing.T) {
@@ -75,11 +76,7 @@ func TestCatalog_NamesFollowFromWhatTheProfileIsOf(t *testing.T) {
 
 // The catalogue has every set of coefficients that was fitted, unchanged.
 func TestCatalog_HasTheFittedCoefficients(t *testing.T) {
-	traces := os.Getenv("KVASIR_TRACES")
-	if traces == "" {
-		t.Skip("KVASIR_TRACES names no folder with engine-profiles/dense_model_coefficients.json")
-	}
-	data, err := os.ReadFile(filepath.Join(traces, "engine-profiles", "dense_model_coefficients.json"))
+	data, err := os.ReadFile(fulltrace.Path(t, "engine-profiles/dense_model_coefficients.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
+	"kvasir/internal/testkit/fulltrace"
 	"kvasir/selection/policy"
 )
 
@@ -195,13 +195,9 @@ func BenchmarkScenario(b *testing.B) {
 }
 
 // BenchmarkMooncake replays the conversation trace over 8 replicas, on one core, the file
-// read before. It needs the traces: KVASIR_TRACES is their folder.
+// read before.
 func BenchmarkMooncake(b *testing.B) {
-	folder := os.Getenv("KVASIR_TRACES")
-	if folder == "" {
-		b.Skip("KVASIR_TRACES, the folder of the full traces, is not set")
-	}
-	name := filepath.Join(folder, "mooncake", "conversation_trace.jsonl")
+	name := fulltrace.Path(b, "mooncake/conversation_trace.jsonl")
 	t, err := trace.Open(trace.File{Name: name, Open: func() (io.ReadCloser, error) { return os.Open(name) }}, trace.Options{Seed: 1})
 	if err != nil {
 		b.Fatal(err)

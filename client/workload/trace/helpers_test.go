@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"kvasir/client/workload"
+	"kvasir/internal/testkit/fulltrace"
 )
 
 // text is a file of the given text.
@@ -27,17 +28,11 @@ func testdata(tb testing.TB, name string) File {
 	return text(name, string(b))
 }
 
-// public is a file of the traces themselves, which the folder KVASIR_TRACES has; without
-// one the test is skipped.
+// public is a file of the traces themselves; where it is missing the test is skipped.
 func public(tb testing.TB, path string) File {
 	tb.Helper()
-	folder := os.Getenv("KVASIR_TRACES")
-	if folder == "" {
-		tb.Skip("KVASIR_TRACES names no folder with the public traces (docs/traces.md says which)")
-	}
-	return File{Name: filepath.Base(path), Open: func() (io.ReadCloser, error) {
-		return os.Open(filepath.Join(folder, path))
-	}}
+	name := fulltrace.Path(tb, path)
+	return File{Name: filepath.Base(name), Open: func() (io.ReadCloser, error) { return os.Open(name) }}
 }
 
 // collect reads a source to its end.
