@@ -51,6 +51,26 @@ type Request struct {
 // Behind the first ones blocks are longer, so this is not n times BlockTokens.
 func (q *Request) Tokens(n int) int { return kvblock.Span(n) * q.BlockTokens }
 
+// Work returns what an engine must compute for the call's first token where it holds the
+// first n of Blocks. One token is always computed: the last one's logits are the answer's
+// beginning.
+func (q *Request) Work(n int32) Work {
+	tokens := int64(max(q.InputTokens-q.Tokens(int(n)), 1))
+	return Work{Tokens: tokens, Attention: tokens * (2*int64(q.InputTokens) - tokens) / 2}
+}
+
+// Work is prefill: what engines compute of prompts before the first tokens of answers.
+type Work struct {
+	Tokens    int64 // that are not in the prefix cache, as far as is known
+	Attention int64 // summed over these tokens, how many tokens come before each; token²
+}
+
+// Plus returns the sum.
+func (w Work) Plus(o Work) Work { return Work{w.Tokens + o.Tokens, w.Attention + o.Attention} }
+
+// Minus returns the difference.
+func (w Work) Minus(o Work) Work { return Work{w.Tokens - o.Tokens, w.Attention - o.Attention} }
+
 // Slot is an endpoint's dense index in its machine. It is stable while the endpoint
 // lives and may be given to another one, with another generation, afterwards.
 type Slot int32
@@ -74,6 +94,17 @@ type Book struct {
 	OutstandingTokens int64 // input tokens of the outstanding calls
 	PendingTokens     int64 // input tokens of the outstanding calls that have no first token yet
 	UnseenTokens      int64 // input tokens of the unseen calls
+
+	Pending     int32     // of the outstanding calls, those that have no first token yet
+	PendingWork Work      // of the pending calls; overlap as it was believed when each was sent
+	Head        Work      // of the oldest pending call
+	HeadSince   mono.Time // since when the endpoint can have worked on it: its dispatch, or the first token of one before it
+}
+
+// SLO is what the callers of a model want of it; zero: nothing is said.
+type SLO struct {
+	TTFT time.Duration // time to first token
+	TPOT time.Duration // mean time between the tokens that follow
 }
 
 // View is what a policy sees of its pool when a call must be placed. All slices are
@@ -88,6 +119,7 @@ type View struct {
 	Endpoints  []Endpoint    // by slot
 	Book       []Book        // by slot
 	Overlap    []int32       // by slot: how many of the request's Blocks, from the first on, are believed to be there (blocks differ in length: kvblock.Span); nil unless the policy uses overlap
+	SLO        SLO           // of the model
 	Scores     []float64     // parallel to Candidates; what the policy computed. Lower is better unless the policy says otherwise; NaN: not looked at
 }
 
@@ -97,8 +129,9 @@ type Reason string
 
 // Choice is a policy's answer.
 type Choice struct {
-	Index  int // into View.Candidates
-	Reason Reason
+	Index     int // into View.Candidates
+	Reason    Reason
+	Predicted time.Duration // of the time to first token; 0: the policy predicts none
 }
 
 // Policy ranks a pool's endpoints for a call. It owns its state, is called under its
@@ -112,7 +145,45 @@ type Policy interface {
 // Learner is a Policy that learns from the time to first token of a streamed answer
 // (or to the answer of an Embed call). Reports arrive in the order of their instants.
 type Learner interface {
-	Learn(at mono.Time, slot Slot, ttft time.Duration)
+	Learn(s *Sample)
+}
+
+// Sample is what came of an attempt's prefill. Work is as it was believed at the dispatch.
+type Sample struct {
+	Slot       Slot
+	At         mono.Time     // of the first content
+	TTFT       time.Duration // from the dispatch
+	Input      int           // tokens of the prompt
+	Own        Work          // of the call itself
+	Ahead      Work          // of the calls that were pending at the endpoint
+	HeadServed time.Duration // for how long the endpoint can have worked on the oldest of those
+	Decoding   int32         // calls there that had their first token already
+	Predicted  time.Duration // Choice.Predicted
+}
+
+// EndLearner is a Policy that learns from answers as a whole.
+type EndLearner interface {
+	LearnEnd(e *End)
+}
+
+// End is what came of a call whose answer is complete.
+type End struct {
+	Slot     Slot
+	At       mono.Time     // of the end
+	TTFT     time.Duration // from the dispatch
+	Answer   time.Duration // from the first content to the end
+	Input    int           // tokens of the prompt, as the router knows or estimates them
+	Own      Work          // as it was believed at the dispatch
+	Decoding int32         // calls there that had their first token already, at the dispatch
+	Stream   bool
+	Usage    Usage
+}
+
+// Usage is what an answer said that it cost, in tokens. Known is false where the answer
+// said nothing, or where it could not be believed.
+type Usage struct {
+	Known                  bool
+	Prompt, Cached, Output int
 }
 
 // Forgetter is a Policy that keeps state by slot: Forget is called before the slot is

@@ -35,6 +35,7 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 	b.PendingTokens += tokens
 	b.Unseen++
 	b.UnseenTokens += tokens
+	m.await(now, i)
 
 	c.probe = !c.resort && s.breaker.Dispatch(m.health, now)
 	if c.probe {
@@ -51,7 +52,7 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 
 // release takes the running attempt's charge back. It is called once for each charge:
 // whoever calls it moves the call out of the running phase, or frees it, at once.
-func (m *Machine) release(i int32) {
+func (m *Machine) release(now mono.Time, i int32) {
 	c := &m.calls[i]
 	s := &m.state[c.slot]
 	if c.older != none {
@@ -69,7 +70,7 @@ func (m *Machine) release(i int32) {
 	b.OutstandingTokens -= tokens
 	if !c.committed {
 		s.unanswered--
-		b.PendingTokens -= tokens
+		m.served(now, i)
 	}
 	if c.unseen {
 		b.Unseen--
@@ -78,4 +79,50 @@ func (m *Machine) release(i int32) {
 	if s.leaving && b.Outstanding == 0 {
 		m.freeSlot(c.slot)
 	}
+}
+
+// await puts a call among those that wait for their first content.
+func (m *Machine) await(now mono.Time, i int32) {
+	c := &m.calls[i]
+	s, b := &m.state[c.slot], &m.books[c.slot]
+	overlap := int32(0)
+	if s.pool.usesOverlap {
+		overlap = m.overlap[c.slot]
+	}
+	c.work, c.ahead, c.headServed = c.request.Work(overlap), b.PendingWork, 0
+	c.decoding = b.Outstanding - 1 - b.Pending
+	c.olderWait, c.newerWait = s.lastWait, none
+	if s.lastWait != none {
+		c.headServed = now.Sub(b.HeadSince)
+		m.calls[s.lastWait].newerWait = i
+	} else {
+		s.firstWait = i
+		b.Head, b.HeadSince = c.work, now
+	}
+	s.lastWait = i
+	b.Pending++
+	b.PendingWork = b.PendingWork.Plus(c.work)
+}
+
+// served takes a call out of those that wait for their first content: it has come, or it
+// will not.
+func (m *Machine) served(now mono.Time, i int32) {
+	c := &m.calls[i]
+	s, b := &m.state[c.slot], &m.books[c.slot]
+	if c.newerWait != none {
+		m.calls[c.newerWait].olderWait = c.olderWait
+	} else {
+		s.lastWait = c.olderWait
+	}
+	if c.olderWait != none {
+		m.calls[c.olderWait].newerWait = c.newerWait
+	} else {
+		s.firstWait = c.newerWait
+		if b.Head, b.HeadSince = (selection.Work{}), 0; s.firstWait != none {
+			b.Head, b.HeadSince = m.calls[s.firstWait].work, now
+		}
+	}
+	b.Pending--
+	b.PendingTokens -= int64(c.request.InputTokens)
+	b.PendingWork = b.PendingWork.Minus(c.work)
 }

@@ -35,6 +35,16 @@ type call struct {
 	older      int32
 	newer      int32
 
+	// Until its first content, and then as they were.
+	work       selection.Work // of the prefill, as it is believed
+	ahead      selection.Work // of those that were pending there before
+	headServed time.Duration  // how long the oldest of those had been worked on
+	decoding   int32          // how many there had their first token
+	predicted  time.Duration
+	first      mono.Time // of its first content
+	olderWait  int32     // neighbours among those that are pending there
+	newerWait  int32
+
 	tried  [attempt.MaxAttempts + 1]trial
 	nTried int
 	last   attempt.Outcome // of the attempt before

@@ -62,6 +62,7 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 			p = former[at]
 		}
 		p.become(pc, i, i == len(c.Pools)-1)
+		p.view.SLO = c.SLO
 		m.pools = append(m.pools, p)
 	}
 	m.dismiss(now, c.Pools)
@@ -124,7 +125,7 @@ func (m *Machine) join(now mono.Time, p *pool, ec Endpoint) selection.Slot {
 		m.overlap = append(m.overlap, 0)
 		m.state = append(m.state, endpointState{})
 	}
-	m.state[slot] = endpointState{pool: p, revision: ec.Revision, newest: none}
+	m.state[slot] = endpointState{pool: p, revision: ec.Revision, newest: none, firstWait: none, lastWait: none}
 	if now.Duration() >= m.health.SlowStart { // at the start all are new, also those that are found a little later
 		m.refresh(now, slot)
 	}
@@ -147,7 +148,7 @@ func (m *Machine) leave(now mono.Time, slot selection.Slot) {
 func (m *Machine) freeSlot(slot selection.Slot) {
 	m.notice(Action{Kind: Freed, Slot: slot})
 	m.unlearn(slot)
-	m.state[slot] = endpointState{newest: none}
+	m.state[slot] = endpointState{newest: none, firstWait: none, lastWait: none}
 	m.books[slot] = selection.Book{}
 	m.endpoints[slot] = selection.Endpoint{Generation: m.endpoints[slot].Generation}
 	m.free = append(m.free, slot)

@@ -21,12 +21,8 @@ type Ticket struct {
 // have the same, and those that are free are used again.
 func (t Ticket) Index() int { return int(t.index) }
 
-// Usage is what an answer said that it cost, in tokens. Known is false where the answer
-// said nothing, or where it could not be believed.
-type Usage struct {
-	Known                  bool
-	Prompt, Cached, Output int
-}
+// Usage is what an answer said that it cost.
+type Usage = selection.Usage
 
 type eventKind uint8
 

@@ -35,6 +35,7 @@ type Config struct {
 	Retry  attempt.Config
 	Health health.Config
 	Prefix prefix.Config // used where a policy uses overlap
+	SLO    selection.SLO // for the policies
 	Pools  []Pool
 
 	// Explain attaches a full Decision to every dispatch, not only where a request asks.
@@ -91,7 +92,9 @@ type Machine struct {
 	recallAt  mono.Time // when the recall of calls goes on; Never: none waits
 	wakeAt    mono.Time // earliest wake-up asked for and not delivered; Never: none
 	last      mono.Time
-	random    seed.Rand // of the pick under way; here, so that it need not be allocated
+	random    seed.Rand        // of the pick under way; here, so that it need not be allocated
+	sample    selection.Sample // likewise
+	end       selection.End    // likewise
 	actions   []Action
 	carried   int // of actions, those that a Snapshot left for the next Step
 }
@@ -108,6 +111,8 @@ type endpointState struct {
 	fresh      bool      // it has not its whole share yet
 	freshSince mono.Time
 	newest     int32     // of the running attempts, linked through calls in dispatch order
+	firstWait  int32     // of those without content, the oldest; linked likewise
+	lastWait   int32     // the newest
 	unanswered int       // of the running attempts, those without content
 	life       mono.Time // its last sign of life, or when it got the first of the unanswered
 	promptSeen int64     // prompt tokens that answers reported
@@ -264,6 +269,7 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	if m.explain || c.request.Explain {
 		a.Decision = m.decision(pool, c, choice)
 	}
+	c.predicted = choice.Predicted
 	m.charge(now, i, slot)
 	m.actions = append(m.actions, a)
 }
@@ -278,12 +284,17 @@ func (m *Machine) firstToken(r *report) {
 	s := &m.state[c.slot]
 	s.unanswered--
 	m.succeed(r.at, c)
-	m.books[c.slot].PendingTokens -= int64(c.request.InputTokens)
+	m.served(r.at, r.ticket.index)
+	c.first = r.at
 	if m.index != nil {
 		m.index.Hold(r.at, c.slot, c.request.Blocks)
 	}
 	if l := s.pool.learner; l != nil && (c.request.Stream || c.request.Kind == selection.Embed) {
-		l.Learn(r.at, c.slot, r.at.Sub(c.dispatched))
+		m.sample = selection.Sample{
+			Slot: c.slot, At: r.at, TTFT: r.at.Sub(c.dispatched), Input: c.request.InputTokens,
+			Own: c.work, Ahead: c.ahead, HeadServed: c.headServed, Decoding: c.decoding, Predicted: c.predicted,
+		}
+		l.Learn(&m.sample)
 	}
 }
 
@@ -299,9 +310,16 @@ func (m *Machine) done(r *report) {
 		s.promptSeen += int64(r.usage.Prompt)
 		s.cachedSeen += int64(r.usage.Cached)
 	}
+	if l := s.pool.endLearner; l != nil && c.committed && r.outcome == attempt.Success {
+		m.end = selection.End{
+			Slot: c.slot, At: r.at, TTFT: c.first.Sub(c.dispatched), Answer: r.at.Sub(c.first), Input: c.request.InputTokens,
+			Own: c.work, Decoding: c.decoding, Stream: c.request.Stream, Usage: r.usage,
+		}
+		l.LearnEnd(&m.end)
+	}
 	m.judge(r, c)
 	tried := trial{s.pool, c.slot, m.endpoints[c.slot].Generation, r.outcome, s.suspect(m.health)}
-	m.release(r.ticket.index)
+	m.release(r.at, r.ticket.index)
 	if c.committed || !r.outcome.Retryable() {
 		m.forget(r.ticket.index)
 		return
@@ -325,7 +343,7 @@ func (m *Machine) left(r *report) {
 		if c.probe && !c.committed {
 			m.probeLost(r.at, c.slot)
 		}
-		m.release(r.ticket.index)
+		m.release(r.at, r.ticket.index)
 	}
 	m.forget(r.ticket.index)
 }

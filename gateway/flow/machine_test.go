@@ -35,12 +35,15 @@ func (lightest) Pick(v *selection.View, _ *selection.Request, _ *seed.Rand) sele
 type overlapping struct {
 	lightest
 	learned []time.Duration
+	samples []selection.Sample
 }
 
 func (*overlapping) UsesOverlap() {}
-func (o *overlapping) Learn(_ mono.Time, _ selection.Slot, ttft time.Duration) {
-	o.learned = append(o.learned, ttft)
+func (o *overlapping) Learn(s *selection.Sample) {
+	o.learned, o.samples = append(o.learned, s.TTFT), append(o.samples, *s)
 }
+
+var _ selection.Learner = (*overlapping)(nil)
 
 // newConfig has no slow start: what a test brings back takes calls at once.
 func newConfig(pools ...Pool) Config {
@@ -99,6 +102,41 @@ func TestArrival_ChargesInTheSameStep(t *testing.T) {
 	}
 	if b := m.books[0]; b.Outstanding != 10 || b.OutstandingTokens != 1000 || b.PendingTokens != 1000 || b.Unseen != 10 {
 		t.Errorf("book of slot 0 is %+v", b)
+	}
+}
+
+// TestBook_KnowsSinceWhenTheOldestCallIsWorkedOn: from its dispatch, or from the first
+// token (or the end) of the one before it.
+func TestBook_KnowsSinceWhenTheOldestCallIsWorkedOn(t *testing.T) {
+	p := &overlapping{}
+	m := New(newConfig(newTestPool("p", p, "a")))
+	var tickets []Ticket
+	for i, tokens := range []int{100, 30, 7} {
+		q := request(i + 1)
+		q.InputTokens = tokens
+		tickets = append(tickets, only(t, m.Step(mono.Time(10*(i+1)), Arrive(q))).Ticket)
+	}
+	book := func(pending int32, tokens, attention, head int64, since mono.Time) {
+		t.Helper()
+		m.Step(m.last+1, Wake())
+		b := m.books[0]
+		if b.Pending != pending || b.PendingWork != (selection.Work{Tokens: tokens, Attention: attention}) || b.Head.Tokens != head || b.HeadSince != since {
+			t.Errorf("got %+v, want %d pending of %d tokens and %d token², the oldest of %d since %d", b, pending, tokens, attention, head, since)
+		}
+	}
+	book(3, 137, 100*100/2+30*30/2+7*7/2, 100, 10)
+	m.Step(50, FirstToken(tickets[1], 0)) // not the oldest
+	book(2, 107, 100*100/2+7*7/2, 100, 10)
+	m.Step(60, Left(tickets[0]))
+	book(1, 7, 7*7/2, 7, 60)
+	m.Step(70, FirstToken(tickets[2], 0))
+	book(0, 0, 0, 0, 0)
+	want := []selection.Sample{
+		{At: 50, TTFT: 30, Input: 30, Own: selection.Work{Tokens: 30, Attention: 450}, Ahead: selection.Work{Tokens: 100, Attention: 5000}, HeadServed: 10},
+		{At: 70, TTFT: 40, Input: 7, Own: selection.Work{Tokens: 7, Attention: 24}, Ahead: selection.Work{Tokens: 130, Attention: 5450}, HeadServed: 20},
+	}
+	if !slices.Equal(p.samples, want) {
+		t.Errorf("the policy learned\n%+v, want\n%+v", p.samples, want)
 	}
 }
 
@@ -628,7 +666,15 @@ func TestLaw_NothingIsLost(t *testing.T) {
 
 // audit recounts every book from the calls.
 func audit(t *rapid.T, m *Machine) {
-	want := make([]selection.Book, len(m.books))
+	want, heads := make([]selection.Book, len(m.books)), make([]*call, len(m.books))
+	comesBefore := func(a, b *call) bool { // to the endpoint; which of one instant came first the list knows
+		for i := a.newerWait; i != none; i = m.calls[i].newerWait {
+			if &m.calls[i] == b {
+				return true
+			}
+		}
+		return false
+	}
 	for i := range m.calls {
 		c := &m.calls[i]
 		if c.phase != running {
@@ -639,11 +685,26 @@ func audit(t *rapid.T, m *Machine) {
 		b.OutstandingTokens += int64(c.request.InputTokens)
 		if !c.committed {
 			b.PendingTokens += int64(c.request.InputTokens)
+			b.Pending++
+			b.PendingWork = b.PendingWork.Plus(c.work)
+			if h := &heads[c.slot]; *h == nil || comesBefore(c, *h) {
+				*h = c
+			}
 		}
 		if c.unseen {
 			b.Unseen++
 			b.UnseenTokens += int64(c.request.InputTokens)
 		}
+	}
+	for slot, h := range heads {
+		if h == nil {
+			continue
+		}
+		since := m.books[slot].HeadSince
+		if since < h.dispatched || since > m.last {
+			t.Fatalf("the oldest call at slot %d was sent at %d, it is %d, and it is worked on since %d", slot, h.dispatched, m.last, since)
+		}
+		want[slot].Head, want[slot].HeadSince = h.work, since
 	}
 	if !slices.Equal(want, m.books) {
 		t.Fatalf("books are %+v, the calls add up to %+v", m.books, want)

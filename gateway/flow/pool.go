@@ -11,7 +11,8 @@ import (
 type pool struct {
 	name, policyName string
 	policy           selection.Policy
-	learner          selection.Learner // nil unless the policy is one
+	learner          selection.Learner    // nil unless the policy is one
+	endLearner       selection.EndLearner // likewise
 	usesOverlap      bool
 	usesWeight       bool
 	misses           int
@@ -38,6 +39,7 @@ const (
 func (p *pool) become(c Pool, position int, last bool) {
 	p.name, p.policyName, p.policy, p.misses = c.Name, c.PolicyName, c.Policy, c.Misses
 	p.learner, _ = c.Policy.(selection.Learner)
+	p.endLearner, _ = c.Policy.(selection.EndLearner)
 	_, p.usesOverlap = c.Policy.(selection.OverlapUser)
 	_, p.usesWeight = c.Policy.(selection.WeightUser)
 	p.position, p.last, p.dirty = position, last, true

@@ -83,10 +83,10 @@ type average struct {
 
 // Learn takes an observation. A time that isn't positive counts as 1 ns, because with
 // a latency of 0 no load would count.
-func (p *ewmaLatency) Learn(at mono.Time, slot selection.Slot, ttft time.Duration) {
-	p.grow(slot)
-	a := &p.averages[slot]
-	t := max(ttft, 1).Seconds()
+func (p *ewmaLatency) Learn(s *selection.Sample) {
+	p.grow(s.Slot)
+	at, a := s.At, &p.averages[s.Slot]
+	t := max(s.TTFT, 1).Seconds()
 	if t > a.ttft {
 		a.ttft = t
 	} else {

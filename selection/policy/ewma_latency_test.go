@@ -33,7 +33,7 @@ func TestEWMAInNumbers(t *testing.T) {
 	} {
 		p := build("ewma-latency")
 		for _, o := range test.obs {
-			p.(selection.Learner).Learn(mono.Time(o[0]*1e9), 3, time.Duration(o[1]*1e9))
+			p.(selection.Learner).Learn(&selection.Sample{At: mono.Time(o[0] * 1e9), Slot: 3, TTFT: time.Duration(o[1] * 1e9)})
 		}
 		if got := p.(*ewmaLatency).averages[3].ttft; !approx(got, test.want) {
 			t.Errorf("%s: average %v, want %v", test.name, got, test.want)
@@ -46,7 +46,7 @@ func learned(seconds ...float64) selection.Policy {
 	p := build("ewma-latency")
 	for slot, s := range seconds {
 		if s > 0 {
-			p.(selection.Learner).Learn(0, selection.Slot(slot), time.Duration(s*1e9))
+			p.(selection.Learner).Learn(&selection.Sample{Slot: selection.Slot(slot), TTFT: time.Duration(s * 1e9)})
 		}
 	}
 	return p
@@ -81,7 +81,7 @@ func TestEWMAForgives(t *testing.T) {
 func TestEWMAQuietPoolDoesNotHerd(t *testing.T) {
 	p := build("ewma-latency")
 	for slot := range 4 {
-		p.(selection.Learner).Learn(mono.Time(slot)*60*second, selection.Slot(slot), time.Second)
+		p.(selection.Learner).Learn(&selection.Sample{At: mono.Time(slot) * 60 * second, Slot: selection.Slot(slot), TTFT: time.Second})
 	}
 	v := loaded(0, 0, 0, 0)
 	v.Now = 3600 * second

@@ -108,7 +108,7 @@ func live(t *rapid.T, v *selection.View, policies ...selection.Policy) {
 			ttft := time.Duration(rapid.IntRange(0, 5000).Draw(t, "ttft")) * time.Millisecond
 			for _, p := range policies {
 				if learner, ok := p.(selection.Learner); ok {
-					learner.Learn(v.Now, slot, ttft)
+					learner.Learn(&selection.Sample{At: v.Now, Slot: slot, TTFT: ttft})
 				}
 			}
 		}
@@ -208,8 +208,8 @@ func TestLawSlotsDoNotMatter(t *testing.T) {
 				i := rapid.IntRange(0, len(to)-1).Draw(t, "slot")
 				ttft := time.Duration(rapid.IntRange(1, 5000).Draw(t, "ttft")) * time.Millisecond
 				if la, ok := a.(selection.Learner); ok {
-					la.Learn(v.Now-1, selection.Slot(i), ttft)
-					b.(selection.Learner).Learn(v.Now-1, selection.Slot(to[i]), ttft)
+					la.Learn(&selection.Sample{At: v.Now - 1, Slot: selection.Slot(i), TTFT: ttft})
+					b.(selection.Learner).Learn(&selection.Sample{At: v.Now - 1, Slot: selection.Slot(to[i]), TTFT: ttft})
 				}
 			}
 			// Which endpoints are looked at may depend on the draw; what they score may not.

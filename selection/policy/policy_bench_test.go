@@ -36,7 +36,7 @@ func teach(p selection.Policy, v *selection.View) {
 	}
 	for i, slot := range v.Members {
 		ago := time.Duration(len(v.Members)-i) * time.Millisecond
-		learner.Learn(v.Now.Add(-ago), slot, time.Duration(200+i*13%800)*time.Millisecond)
+		learner.Learn(&selection.Sample{At: v.Now.Add(-ago), Slot: slot, TTFT: time.Duration(200+i*13%800) * time.Millisecond})
 	}
 }
 

@@ -95,6 +95,12 @@ func charge(v *selection.View, slot selection.Slot, tokens int) {
 	b.OutstandingTokens += int64(tokens)
 	b.PendingTokens += int64(tokens)
 	b.UnseenTokens += int64(tokens)
+	work := (&selection.Request{InputTokens: tokens}).Work(0)
+	if b.Pending == 0 {
+		b.Head, b.HeadSince = work, v.Now
+	}
+	b.Pending++
+	b.PendingWork = b.PendingWork.Plus(work)
 }
 
 // build returns a policy of the named rule with its defaults.
