@@ -78,37 +78,32 @@ func (stickyUntilSaturated) UsesOverlap() {}
 
 func (p stickyUntilSaturated) Pick(v *selection.View, q *selection.Request, r *seed.Rand) selection.Choice {
 	c := &p.config
-	if c.ExplorationProbability > 0 && r.Float64() < c.ExplorationProbability {
-		return p.least(v, q, r, 0, ReasonExplored)
-	}
 	enough := enoughBlocks(c.AffinityThreshold, len(q.Blocks))
+	scores, book, overlap := v.Scores, v.Book, v.Overlap
 	warm, others := int64(math.MaxInt64), int64(math.MaxInt64) // the fewest pending tokens
-	for _, slot := range v.Candidates {
-		pending := v.Book[slot].PendingWork.Tokens
-		if overlapAt(v.Overlap, slot) >= enough {
+	for i, slot := range v.Candidates {
+		pending, n := book[slot].PendingWork.Tokens, overlapAt(overlap, slot)
+		if n >= enough {
 			warm = min(warm, pending)
 		} else {
 			others = min(others, pending)
 		}
+		scores[i] = float64(pending + q.Work(n).Tokens)
 	}
+	reason := ReasonWarm
 	switch {
+	case c.ExplorationProbability > 0 && r.Float64() < c.ExplorationProbability:
+		reason = ReasonExplored
 	case warm == math.MaxInt64:
-		return p.least(v, q, r, 0, ReasonCold)
+		reason = ReasonCold
 	case others < math.MaxInt64 && c.MaxTTFTPenalty > 0 &&
 		float64(warm-others)/c.PeakPrefillThroughput > c.MaxTTFTPenalty.Seconds():
-		return p.least(v, q, r, 0, ReasonSaturated)
-	}
-	return p.least(v, q, r, enough, ReasonWarm)
-}
-
-// least picks the fewest tokens of those that hold at least so many blocks.
-func (p stickyUntilSaturated) least(v *selection.View, q *selection.Request, r *seed.Rand, blocks int32, reason selection.Reason) selection.Choice {
-	scores, book, overlap := v.Scores, v.Book, v.Overlap
-	for i, slot := range v.Candidates {
-		if n := overlapAt(overlap, slot); n >= blocks {
-			scores[i] = float64(book[slot].PendingWork.Tokens + q.Work(n).Tokens)
-		} else {
-			scores[i] = math.NaN()
+		reason = ReasonSaturated
+	default:
+		for i, slot := range v.Candidates {
+			if overlapAt(overlap, slot) < enough {
+				scores[i] = math.NaN()
+			}
 		}
 	}
 	return selection.Choice{Index: argmin(scores, r), Reason: reason}
