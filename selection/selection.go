@@ -99,6 +99,8 @@ type Book struct {
 	PendingWork Work      // of the pending calls; overlap as it was believed when each was sent
 	Head        Work      // of the oldest pending call
 	HeadSince   mono.Time // since when the endpoint can have worked on it: its dispatch, or the first token of one before it
+
+	ActiveBlocks int64 // length in fine blocks (kvblock.Span) of the prompts of the outstanding calls, where a block that several share counts once; 0 unless the policy is an ActiveUser
 }
 
 // SLO is what the callers of a model want of it; zero: nothing is said.
@@ -110,17 +112,20 @@ type SLO struct {
 // View is what a policy sees of its pool when a call must be placed. All slices are
 // the machine's own: a policy writes Scores and nothing else, and keeps no reference.
 type View struct {
-	Now        mono.Time
-	MaxAge     time.Duration // a signal older than this is unknown; 0: any age counts
-	Version    uint64        // changes whenever Members does, and with nothing else
-	Members    []Slot        // every endpoint of the pool, ascending, in rotation or not
-	Candidates []Slot        // those that may be picked now, ascending; never empty
-	Position   []int32       // by slot: index into Candidates, or None
-	Endpoints  []Endpoint    // by slot
-	Book       []Book        // by slot
-	Overlap    []int32       // by slot: how many of the request's Blocks, from the first on, are believed to be there (blocks differ in length: kvblock.Span); nil unless the policy uses overlap
-	SLO        SLO           // of the model
-	Scores     []float64     // parallel to Candidates; what the policy computed. Lower is better unless the policy says otherwise; NaN: not looked at
+	Now         mono.Time
+	MaxAge      time.Duration // a signal older than this is unknown; 0: any age counts
+	Version     uint64        // changes whenever Members does, and with nothing else
+	Members     []Slot        // every endpoint of the pool, ascending, in rotation or not
+	Candidates  []Slot        // those that may be picked now, ascending; never empty
+	Position    []int32       // by slot: index into Candidates, or None
+	Endpoints   []Endpoint    // by slot
+	Book        []Book        // by slot
+	Overlap     []int32       // by slot: how many of the request's Blocks, from the first on, are believed to be there (blocks differ in length: kvblock.Span); nil unless the policy uses overlap
+	HostOverlap []int32       // by slot: likewise in device or host memory, at least Overlap; nil where nothing is known of host memory
+	DiskOverlap []int32       // by slot: likewise on any of device, host and disk, at least HostOverlap; nil where nothing is known of disks
+	Active      []int32       // by slot: how many of the request's Blocks, from the first on, are of the prompts of outstanding calls there; nil unless the policy is an ActiveUser
+	SLO         SLO           // of the model
+	Scores      []float64     // parallel to Candidates; what the policy computed. Lower is better unless the policy says otherwise; NaN: not looked at
 }
 
 // Reason says in a word which branch of its rule a policy took. Each policy lists its
@@ -202,6 +207,12 @@ type WeightUser interface {
 // OverlapUser is a Policy that needs View.Overlap; for others it isn't computed.
 type OverlapUser interface {
 	UsesOverlap()
+}
+
+// ActiveUser is a Policy that needs View.Active and Book.ActiveBlocks; for others the blocks
+// in use aren't counted.
+type ActiveUser interface {
+	UsesActive()
 }
 
 // KeyUser is a Policy that reads Request.Key, the hash of a request header's value.

@@ -45,6 +45,9 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 			m.requestWake(m.recallAt)
 		}
 	}
+	if s.pool.usesActive {
+		m.hold(c)
+	}
 	if m.index != nil {
 		m.index.Promise(now, slot, c.request.Blocks)
 	}
@@ -76,9 +79,19 @@ func (m *Machine) release(now mono.Time, i int32) {
 		b.Unseen--
 		b.UnseenTokens -= tokens
 	}
+	if c.held {
+		c.held = false
+		b.ActiveBlocks -= m.active.Remove(c.slot, c.request.Blocks)
+	}
 	if s.leaving && b.Outstanding == 0 {
 		m.freeSlot(c.slot)
 	}
+}
+
+// hold counts a running call's blocks among those in use at its endpoint.
+func (m *Machine) hold(c *call) {
+	c.held = true
+	m.books[c.slot].ActiveBlocks += m.active.Add(c.slot, c.request.Blocks)
 }
 
 // await puts a call among those that wait for their first content.

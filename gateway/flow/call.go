@@ -31,6 +31,7 @@ type call struct {
 	resort     bool // its endpoint was out of rotation, and there was no other
 	unseen     bool // counted in the book's Unseen
 	recalled   bool // the driver was told to take it back; the retry is paid for
+	held       bool // its blocks are counted in the book's ActiveBlocks
 	stale      bool // it has met a stale connection before: the next one costs a retry
 	older      int32
 	newer      int32

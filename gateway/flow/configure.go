@@ -80,6 +80,7 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 		}
 	}
 	m.reindex(c.Prefix)
+	m.holdAll()
 	m.rebind()
 	return placed
 }
@@ -123,6 +124,7 @@ func (m *Machine) join(now mono.Time, p *pool, ec Endpoint) selection.Slot {
 		m.endpoints = append(m.endpoints, selection.Endpoint{Name: ec.Name})
 		m.books = append(m.books, selection.Book{})
 		m.overlap = append(m.overlap, 0)
+		m.inUse = append(m.inUse, 0)
 		m.state = append(m.state, endpointState{})
 	}
 	m.state[slot] = endpointState{pool: p, revision: ec.Revision, newest: none, firstWait: none, lastWait: none}
@@ -167,6 +169,16 @@ func (m *Machine) reindex(c prefix.Config) {
 		m.index = prefix.New(c)
 	}
 	m.index.Grow(len(m.endpoints))
+}
+
+// holdAll counts the blocks of calls that were sent when their pool's policy did not use
+// that. Those of a pool whose policy no longer does stay counted until the calls end.
+func (m *Machine) holdAll() {
+	for i := range m.calls {
+		if c := &m.calls[i]; c.phase == running && !c.held && m.state[c.slot].pool.usesActive {
+			m.hold(c)
+		}
+	}
 }
 
 // rebind lists the pools' members and points their views at the dense state, which may

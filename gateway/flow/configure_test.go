@@ -258,4 +258,9 @@ func checkBooks(t *rapid.T, m *Machine) {
 				slot, m.books[slot], m.state[slot].unanswered, outstanding[slot], unanswered[slot])
 		}
 	}
+	for slot, want := range activeBlocks(m) {
+		if got := m.books[slot].ActiveBlocks; got != want {
+			t.Fatalf("slot %d: %d blocks in use, calls say %d", slot, got, want)
+		}
+	}
 }

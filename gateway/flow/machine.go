@@ -73,10 +73,13 @@ type Machine struct {
 	pools []*pool
 	index *prefix.Index // nil unless a policy uses overlap
 
+	active prefix.Active // of the running calls of pools whose policies use it
+
 	// By slot.
 	endpoints []selection.Endpoint
 	books     []selection.Book
 	overlap   []int32
+	inUse     []int32 // View.Active
 	state     []endpointState
 	free      []selection.Slot // whose endpoints are gone
 
@@ -258,6 +261,9 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	c := &m.calls[i]
 	if pool.usesOverlap {
 		m.index.Match(now, c.request.Blocks, m.overlap)
+	}
+	if pool.usesActive {
+		m.active.Match(c.request.Blocks, m.inUse)
 	}
 	m.random = seed.New(m.seed, seed.Pick, uint64(c.request.ID), uint64(c.attempt))
 	choice := pool.policy.Pick(&pool.view, &c.request, &m.random)

@@ -31,7 +31,7 @@ func (lightest) Pick(v *selection.View, _ *selection.Request, _ *seed.Rand) sele
 	return selection.Choice{Index: best, Reason: "lightest"}
 }
 
-// overlapping is lightest with an appetite for overlap and for first tokens.
+// overlapping is lightest with an appetite for overlap, blocks in use and first tokens.
 type overlapping struct {
 	lightest
 	learned []time.Duration
@@ -39,6 +39,7 @@ type overlapping struct {
 }
 
 func (*overlapping) UsesOverlap() {}
+func (*overlapping) UsesActive()  {}
 func (o *overlapping) Learn(s *selection.Sample) {
 	o.learned, o.samples = append(o.learned, s.TTFT), append(o.samples, *s)
 }
@@ -706,9 +707,33 @@ func audit(t *rapid.T, m *Machine) {
 		}
 		want[slot].Head, want[slot].HeadSince = h.work, since
 	}
+	for slot, blocks := range activeBlocks(m) {
+		want[slot].ActiveBlocks = blocks
+	}
 	if !slices.Equal(want, m.books) {
 		t.Fatalf("books are %+v, the calls add up to %+v", m.books, want)
 	}
+}
+
+// activeBlocks recounts by slot the blocks that running calls use.
+func activeBlocks(m *Machine) []int64 {
+	total, seen := make([]int64, len(m.books)), make([]map[kvblock.Hash]bool, len(m.books))
+	for i := range m.calls {
+		c := &m.calls[i]
+		if c.phase != running || !m.state[c.slot].pool.usesActive {
+			continue
+		}
+		if seen[c.slot] == nil {
+			seen[c.slot] = map[kvblock.Hash]bool{}
+		}
+		for j, h := range c.request.Blocks {
+			if !seen[c.slot][h] {
+				seen[c.slot][h] = true
+				total[c.slot] += int64(kvblock.Span(j+1) - kvblock.Span(j))
+			}
+		}
+	}
+	return total
 }
 
 // TestLaw_OrderOfReportsOfOneInstantIsNothing gives two machines the same reports of an

@@ -14,6 +14,7 @@ type pool struct {
 	learner          selection.Learner    // nil unless the policy is one
 	endLearner       selection.EndLearner // likewise
 	usesOverlap      bool
+	usesActive       bool
 	usesWeight       bool
 	misses           int
 	position         int  // among the model's pools
@@ -41,6 +42,7 @@ func (p *pool) become(c Pool, position int, last bool) {
 	p.learner, _ = c.Policy.(selection.Learner)
 	p.endLearner, _ = c.Policy.(selection.EndLearner)
 	_, p.usesOverlap = c.Policy.(selection.OverlapUser)
+	_, p.usesActive = c.Policy.(selection.ActiveUser)
 	_, p.usesWeight = c.Policy.(selection.WeightUser)
 	p.position, p.last, p.dirty = position, last, true
 	p.view.MaxAge = c.MaxAge
@@ -52,9 +54,12 @@ func (p *pool) bind(m *Machine) {
 	v.Candidates = make([]selection.Slot, 0, len(v.Members))
 	v.Scores = make([]float64, 0, len(v.Members))
 	v.Position = make([]int32, len(m.endpoints))
-	v.Endpoints, v.Book, v.Overlap = m.endpoints, m.books, nil
+	v.Endpoints, v.Book, v.Overlap, v.Active = m.endpoints, m.books, nil, nil
 	if p.usesOverlap {
 		v.Overlap = m.overlap
+	}
+	if p.usesActive {
+		v.Active = m.inUse
 	}
 	p.dirty = true
 }

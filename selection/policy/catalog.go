@@ -111,6 +111,15 @@ func Catalog() []Rule {
 				return &StickyUntilSaturated{AffinityThreshold: 0.8, MaxTTFTPenalty: 18 * time.Second, PeakPrefillThroughput: 15928}
 			},
 		},
+		{
+			Name:    "kv-cost",
+			Doc:     "the fewest KV blocks to prefill, less those that are cached, and in use",
+			Source:  "article 5.4; NVIDIA Dynamo's KV router",
+			Reasons: []selection.Reason{ReasonLowestCost, ReasonDrawn},
+			Params: func() Params {
+				return &KVCost{OverlapScoreCredit: 1, HostCacheHitWeight: 0.75, DiskCacheHitWeight: 0.25, PrefillLoadScale: 1}
+			},
+		},
 	}
 }
 

@@ -35,6 +35,13 @@ func TestParamsRefuse(t *testing.T) {
 		{"sticky-until-saturated", "affinity_threshold", []any{-0.1, 1.1, nan}, []any{0.0, 0.6, 1.0}},
 		{"sticky-until-saturated", "max_ttft_penalty", []any{-time.Second}, []any{time.Duration(0), time.Minute}},
 		{"sticky-until-saturated", "peak_prefill_throughput", []any{0.0, -1.0, nan, inf}, []any{0.5, 39065.0}},
+		{"kv-cost", "overlap_score_credit", []any{-0.1, nan, inf}, []any{0.0, 1.5}},
+		{"kv-cost", "overlap_score_credit_decay", []any{-0.1, nan, inf}, []any{0.0, 10.0}},
+		{"kv-cost", "host_cache_hit_weight", []any{-0.1, nan, inf}, []any{0.0, 1.0}},
+		{"kv-cost", "disk_cache_hit_weight", []any{-0.1, nan, inf}, []any{0.0, 1.0}},
+		{"kv-cost", "prefill_load_scale", []any{-0.1, nan, inf}, []any{0.0, 2.0}},
+		{"kv-cost", "decode_active_request_weight", []any{-0.1, nan, inf}, []any{0.0, 8.0}},
+		{"kv-cost", "router_temperature", []any{-0.1, nan, inf}, []any{0.0, 0.5}},
 		{"sticky-until-saturated", "exploration_probability", []any{-0.1, 1.1, nan}, []any{0.0, 0.01, 1.0}},
 	} {
 		rule, ok := Lookup(test.rule)

@@ -24,6 +24,8 @@ func busyView(n int) *selection.View {
 		l.KVUsage = signal.Known(r.Float64(), v.Now)
 		l.Waiting = signal.Known(float64(r.Intn(8)), v.Now)
 		v.Overlap[i] = int32(r.Intn(64))
+		v.Active[i] = int32(r.Intn(64))
+		v.Book[i].ActiveBlocks = int64(v.Active[i]) + int64(r.Intn(500))
 	}
 	return v
 }

@@ -80,7 +80,7 @@ func (p stickyUntilSaturated) Pick(v *selection.View, q *selection.Request, r *s
 	c := &p.config
 	enough := enoughBlocks(c.AffinityThreshold, len(q.Blocks))
 	scores, book, overlap := v.Scores, v.Book, v.Overlap
-	warm, others := int64(math.MaxInt64), int64(math.MaxInt64) // the fewest pending tokens
+	warm, others := int64(math.MaxInt64), int64(math.MaxInt64) // the fewest pending tokens; above all where nobody is
 	for i, slot := range v.Candidates {
 		pending, n := book[slot].PendingWork.Tokens, overlapAt(overlap, slot)
 		if n >= enough {
@@ -96,8 +96,7 @@ func (p stickyUntilSaturated) Pick(v *selection.View, q *selection.Request, r *s
 		reason = ReasonExplored
 	case warm == math.MaxInt64:
 		reason = ReasonCold
-	case others < math.MaxInt64 && c.MaxTTFTPenalty > 0 &&
-		float64(warm-others)/c.PeakPrefillThroughput > c.MaxTTFTPenalty.Seconds():
+	case c.MaxTTFTPenalty > 0 && float64(warm-others)/c.PeakPrefillThroughput > c.MaxTTFTPenalty.Seconds():
 		reason = ReasonSaturated
 	default:
 		for i, slot := range v.Candidates {

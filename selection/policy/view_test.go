@@ -24,6 +24,7 @@ func newView(n int) *selection.View {
 		Endpoints: make([]selection.Endpoint, n),
 		Book:      make([]selection.Book, n),
 		Overlap:   make([]int32, n),
+		Active:    make([]int32, n),
 		Position:  make([]int32, n),
 		Scores:    make([]float64, n),
 	}
