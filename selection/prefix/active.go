@@ -67,7 +67,7 @@ func (a *Active) Match(blocks []kvblock.Hash, active []int32) {
 		if first == 0 {
 			continue
 		}
-		last := first & m.have(len(blocks)-1)
+		last := m.have(len(blocks) - 1)
 		m.split(0, len(blocks)-1, first, last)
 		m.drop(len(blocks), last)
 	}
@@ -96,7 +96,7 @@ func (m *activeMatch) have(i int) uint64 { return m.a.holders.get(m.blocks[i], m
 func (m *activeMatch) split(lo, hi int, atLo, atHi uint64) {
 	for atLo != atHi && hi-lo > 1 {
 		mid := int(uint(lo+hi) / 2)
-		atMid := atLo & (m.have(mid) | atHi)
+		atMid := m.have(mid)
 		m.split(mid, hi, atMid, atHi)
 		hi, atHi = mid, atMid
 	}

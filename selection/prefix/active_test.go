@@ -117,6 +117,19 @@ func chainOf(seed kvblock.Hash, n int) []kvblock.Hash {
 	return out
 }
 
+// TestActiveLeavesOutSlots: those that are beyond what is asked for.
+func TestActiveLeavesOutSlots(t *testing.T) {
+	var a Active
+	blocks := chainOf(1, 5)
+	for slot := range selection.Slot(4) {
+		a.Add(slot, blocks)
+	}
+	active := []int32{0, 0}
+	if a.Match(blocks, active); !slices.Equal(active, []int32{5, 5}) {
+		t.Errorf("of the first two slots: %v", active)
+	}
+}
+
 // TestActiveDoesNotAllocate: a load that stays the same needs no memory.
 func TestActiveDoesNotAllocate(t *testing.T) {
 	var a Active
