@@ -89,6 +89,22 @@ func Catalog() []Rule {
 			},
 		},
 		{
+			Name:    "cache-aware-spill",
+			Doc:     "the longest matching prefix while it is long enough and who holds it not above the mean by far, else the least load",
+			Source:  "SMG's cache_aware since August 2026",
+			Reasons: []selection.Reason{ReasonMatch, ReasonNoMatch, ReasonSpill},
+			Params: func() Params {
+				return &CacheAwareSpill{CacheThreshold: 0.3, BalanceAbsThreshold: 64, BalanceRelThreshold: 1.5}
+			},
+		},
+		{
+			Name:    "prefix-hash",
+			Doc:     "the place of the prompt's first tokens on a ring, or the least load where that endpoint is above the mean",
+			Source:  "article 6.2; SGLang's prefix_hash",
+			Reasons: []selection.Reason{ReasonPrompt, ReasonPromptOverflow, ReasonNoKey},
+			Params:  func() Params { return &PrefixHash{PrefixTokenCount: 256, LoadFactor: 1.25} },
+		},
+		{
 			Name:    "lmetric",
 			Doc:     "the lowest product of prefill work and calls, this one included",
 			Source:  "LMetric, arXiv 2603.15202",
