@@ -57,18 +57,24 @@ func TestCacheAwareSpillDecays(t *testing.T) {
 // TestCacheAwareSpillDraws: with a temperature a group of the same backlog is drawn as often
 // as the softmax says of all its members.
 func TestCacheAwareSpillDraws(t *testing.T) {
-	const draws, temperature = 20000, 0.7
-	v, q := loaded(1, 5, 4, 0), newRequest(1, 10) // 650 tokens
-	copy(v.Overlap, []int32{8, 8, 8, 0})
-	v.Book[0].PendingWork.Tokens = 650 // affinity 1 / (1 + 3) with a decay of 3
-	p := (&CacheAwareSpill{CacheThreshold: 0.3, BalanceAbsThreshold: 64, BalanceRelThreshold: 1.5, OverlapDecay: 3, SelectionTemperature: temperature}).New()
-	counts := make([]float64, 4)
+	const draws, temperature, decay = 20000, 0.7, 3
+	v, q := loaded(1, 5, 4, 7, 0), newRequest(1, 10) // 650 tokens
+	copy(v.Overlap, []int32{8, 8, 8, 8, 0})
+	for i, tokens := range []int64{750, 100, 100, 425} {
+		v.Book[i].PendingWork.Tokens = tokens
+	}
+	p := (&CacheAwareSpill{CacheThreshold: 0.3, BalanceAbsThreshold: 64, BalanceRelThreshold: 1.5, OverlapDecay: decay, SelectionTemperature: temperature}).New()
+	counts := make([]float64, 5)
 	for draw := range draws {
 		counts[pick(p, v, q, draw).Index]++
 	}
-	low := math.Exp(-1 / temperature)
-	want := draws * low / (2 + low)
-	if d := math.Abs(counts[0] - want); d > 4*math.Sqrt(want) || counts[1]+counts[3] > 0 || counts[0]+counts[2] != draws {
-		t.Errorf("drawn %v times, want %.0f of %d for the first and the rest for the third", counts, want, draws)
+	// The affinities are 1/4, 1, 1 and 1/(1 + 3/2), from 0 to 1: 0, 1, 1 and 0.2.
+	low, middle := math.Exp(-1/temperature), math.Exp(-0.8/temperature)
+	sum := low + 2 + middle
+	for i, weight := range []float64{low, 0, 2, middle, 0} { // the second never has the least load of its group
+		want := draws * weight / sum
+		if d := math.Abs(counts[i] - want); d > 4*math.Sqrt(want) {
+			t.Errorf("drawn %v times, want %.0f of %d for %d", counts, want, draws, i)
+		}
 	}
 }

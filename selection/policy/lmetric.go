@@ -23,8 +23,9 @@ const ReasonLeastProduct selection.Reason = "least-product"
 // whatever its cache holds, and of several such none would be told apart by what it
 // holds. Both factors are therefore those of the endpoint with this call, as the paper
 // says of the first one ("if routed to"): batch is at least 1, and so is prefill because
-// one token of a prompt is always computed. Dynamo's variant of the rule adds 1 in the
-// same way: adjusted prefill blocks · (decode blocks + 1).
+// one token of a prompt is always computed. Dynamo's variant of the rule, adjusted prefill
+// blocks · (decode blocks + 1), and llm-d's lmetric-scorer, this call's uncached tokens ·
+// (calls in flight + 1), add 1 in the same way.
 //
 // Score: prefill · batch, in tokens times calls.
 type LMetric struct{}

@@ -82,18 +82,18 @@ func TestPrefixHashSpills(t *testing.T) {
 		abs  int
 		want selection.Reason
 	}{
-		// With 4, 4 and 3 calls elsewhere the mean is (own + 12) / 4: the bound of 5 calls is
-		// 5.3, and that of 6 is 5.6. With 10 calls above the mean, it is 17.3 of 17 and 17.5 of 18.
-		{5, 0, ReasonPrompt}, {6, 0, ReasonPromptOverflow}, {17, 10, ReasonPrompt}, {18, 10, ReasonPromptOverflow},
+		// With 11, 11 and 10 calls elsewhere the mean is (own + 33) / 4: the bound of 15 calls is
+		// 15, and that of 16 is 15.3. Of 10 calls above the mean it is 24.25 of 24 and 24.5 of 25.
+		{15, 0, ReasonPrompt}, {16, 0, ReasonPromptOverflow}, {24, 10, ReasonPrompt}, {25, 10, ReasonPromptOverflow},
 	} {
-		v := view(test.own, 4)
+		v := view(test.own, 11)
 		p := (&PrefixHash{PrefixTokenCount: 256, LoadFactor: 1.25, BalanceAbsThreshold: test.abs}).New()
 		c := pick(p, v, q, 0)
 		slot, scores := owner, []float64{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
 		scores[owner] = float64(test.own)
 		if test.want == ReasonPromptOverflow {
-			slot, scores = least, []float64{4, 4, 4, 4}
-			scores[owner], scores[least] = float64(test.own), 3
+			slot, scores = least, []float64{11, 11, 11, 11}
+			scores[owner], scores[least] = float64(test.own), 10
 		}
 		if c.Reason != test.want || v.Candidates[c.Index] != slot || !sameScores(v.Scores, scores) {
 			t.Errorf("%d calls, %d above: chose %+v by %v, want %s", test.own, test.abs, c, v.Scores, test.want)
