@@ -57,10 +57,10 @@ func TestCacheAwareSpillDecays(t *testing.T) {
 // TestCacheAwareSpillDraws: with a temperature a group of the same backlog is drawn as often
 // as the softmax says of all its members.
 func TestCacheAwareSpillDraws(t *testing.T) {
-	const draws, temperature, decay = 20000, 0.7, 3
+	const draws, temperature, decay = 20000, 0.4, 3
 	v, q := loaded(1, 5, 4, 7, 0), newRequest(1, 10) // 650 tokens
 	copy(v.Overlap, []int32{8, 8, 8, 8, 0})
-	for i, tokens := range []int64{750, 100, 100, 425} {
+	for i, tokens := range []int64{1650, 1000, 1000, 1325} {
 		v.Book[i].PendingWork.Tokens = tokens
 	}
 	p := (&CacheAwareSpill{CacheThreshold: 0.3, BalanceAbsThreshold: 64, BalanceRelThreshold: 1.5, OverlapDecay: decay, SelectionTemperature: temperature}).New()

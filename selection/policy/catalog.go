@@ -136,6 +136,19 @@ func Catalog() []Rule {
 				return &KVCost{OverlapScoreCredit: 1, HostCacheHitWeight: 0.75, DiskCacheHitWeight: 0.25, PrefillLoadScale: 1}
 			},
 		},
+		{
+			Name:    "weighted-scorers",
+			Doc:     "of those that the filters leave the highest weighted sum of scores, each of one thing alone",
+			Source:  "llm-d's router and GIE, whose default profile this is",
+			Reasons: []selection.Reason{ReasonScored, ReasonDrawn},
+			Params: func() Params {
+				return &WeightedScorers{
+					QueueWeight: 2, KVCacheUtilizationWeight: 2, PrefixCacheWeight: 3,
+					ActiveMaxBusyScore: 1, QueueThresholdTokens: 4 << 20, SessionHeader: "x-session-id", SessionTTL: 300 * time.Second,
+					MaxTTFTPenalty: 18 * time.Second, PeakPrefillThroughput: 15928, Picker: pickMaxScore,
+				}
+			},
+		},
 	}
 }
 

@@ -108,6 +108,24 @@ func drawParams(t *rapid.T, rule Rule) Params {
 		p.BalanceRelThreshold = rapid.SampledFrom([]float64{1, 1.5}).Draw(t, "balance_rel_threshold")
 		p.OverlapDecay = rapid.SampledFrom([]float64{0, 1, 10}).Draw(t, "overlap_decay")
 		p.SelectionTemperature = rapid.SampledFrom([]float64{0, 0.1, 2}).Draw(t, "selection_temperature")
+	case *WeightedScorers:
+		for _, w := range []*float64{
+			&p.QueueWeight, &p.KVCacheUtilizationWeight, &p.PrefixCacheWeight, &p.RunningRequestsWeight,
+			&p.ActiveRequestWeight, &p.TokenLoadWeight, &p.NoHitLRUWeight, &p.SessionAffinityWeight,
+		} {
+			*w = rapid.SampledFrom([]float64{0, 0, 1, 3}).Draw(t, "weight")
+		}
+		p.PrefixMatchLengthWeight = rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(t, "prefix_match_length_weight")
+		p.ActiveIdleThreshold = rapid.IntRange(0, 3).Draw(t, "active_idle_threshold")
+		p.ActiveMaxBusyScore = rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(t, "active_max_busy_score")
+		p.QueueThresholdTokens = rapid.SampledFrom([]int{1, 5000, 4 << 20}).Draw(t, "queue_threshold_tokens")
+		p.SessionTTL = rapid.SampledFrom([]time.Duration{1, time.Second, time.Hour}).Draw(t, "session_ttl")
+		p.AffinityThreshold = rapid.SampledFrom([]float64{0, 0, 0.5, 1}).Draw(t, "affinity_threshold")
+		p.MaxTTFTPenalty = rapid.SampledFrom([]time.Duration{0, 100 * time.Millisecond}).Draw(t, "max_ttft_penalty")
+		p.ExplorationProbability = rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "exploration_probability")
+		p.MaxActiveRequests = rapid.IntRange(0, 4).Draw(t, "max_active_requests")
+		p.MaxWaitingRequests = rapid.SampledFrom([]int{0, 10}).Draw(t, "max_waiting_requests")
+		p.Picker = rapid.SampledFrom([]string{pickMaxScore, pickRandom, pickWeightedRandom}).Draw(t, "picker")
 	case *PrefixHash:
 		p.PrefixTokenCount = rapid.SampledFrom([]int{1, 256, 2000}).Draw(t, "prefix_token_count")
 		p.LoadFactor = rapid.SampledFrom([]float64{1, 1.25, 10}).Draw(t, "load_factor")
@@ -260,13 +278,15 @@ func unrandom(p Params) Params {
 		p.RouterTemperature = 0
 	case *CacheAwareSpill:
 		p.SelectionTemperature = 0
+	case *WeightedScorers:
+		p.Picker = pickMaxScore
 	}
 	return p
 }
 
 // stateful reports whether a pick changes what the next one scores.
 func stateful(rule Rule) bool {
-	return rule.Name == "weighted-round-robin" || rule.Name == "weighted-least-request"
+	return slices.Contains([]string{"weighted-round-robin", "weighted-least-request", "weighted-scorers"}, rule.Name)
 }
 
 func indices(n int) []int {
@@ -315,6 +335,9 @@ func TestLawMoreOutstandingNeverRaisesAChance(t *testing.T) {
 		}
 		rapid.Check(t, func(t *rapid.T) {
 			params, v := unrandom(drawParams(t, rule)), drawView(t)
+			if p, ok := params.(*WeightedScorers); ok {
+				p.AffinityThreshold = 0 // scores are relative to those left, and load may bring back others
+			}
 			less, more := params.New(), params.New()
 			live(t, v, less, more)
 			q := drawRequest(t)

@@ -138,25 +138,3 @@ func TestStickyUntilSaturatedParameters(t *testing.T) {
 		t.Errorf("%d of 5000 calls explored, want about 500", explored)
 	}
 }
-
-// TestEnoughBlocks compares with a look at every number of blocks.
-func TestEnoughBlocks(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 7, 10, 63, 64, 65, 66, 100, 300} {
-		for step := 1; step <= 100; step++ {
-			share := float64(step) / 100
-			want := int32(1)
-			for span(int(want))/span(n) < share {
-				want++
-			}
-			if got := enoughBlocks(share, n); got != want {
-				t.Fatalf("%v of %d blocks: %d, want %d", share, n, got, want)
-			}
-		}
-		if enoughBlocks(0, n) <= int32(n) {
-			t.Errorf("a share of 0 of %d blocks can be had", n)
-		}
-	}
-	if enoughBlocks(0.5, 0) == 0 {
-		t.Error("everybody holds a prompt without blocks")
-	}
-}

@@ -4,9 +4,9 @@ import (
 	"math"
 	"time"
 
-	"kvasir/internal/kvblock"
 	"kvasir/internal/seed"
 	"kvasir/selection"
+	"kvasir/selection/scorer"
 )
 
 // The reasons of sticky-until-saturated.
@@ -69,61 +69,33 @@ func (c *StickyUntilSaturated) Validate() []ParamError {
 }
 
 // New returns the policy.
-func (c *StickyUntilSaturated) New() selection.Policy { return stickyUntilSaturated{*c} }
+func (c *StickyUntilSaturated) New() selection.Policy {
+	return stickyUntilSaturated{scorer.PrefixCacheAffinity{
+		Threshold: c.AffinityThreshold, MaxTTFTPenalty: c.MaxTTFTPenalty,
+		PeakPrefillThroughput: c.PeakPrefillThroughput, ExplorationProbability: c.ExplorationProbability,
+	}}
+}
 
-type stickyUntilSaturated struct{ config StickyUntilSaturated }
+type stickyUntilSaturated struct{ affinity scorer.PrefixCacheAffinity }
+
+var verdictReasons = [...]selection.Reason{
+	scorer.Warm: ReasonWarm, scorer.Cold: ReasonCold, scorer.Saturated: ReasonSaturated, scorer.Explored: ReasonExplored,
+}
 
 // UsesOverlap marks the policy as one that reads View.Overlap.
 func (stickyUntilSaturated) UsesOverlap() {}
 
 func (p stickyUntilSaturated) Pick(v *selection.View, q *selection.Request, r *seed.Rand) selection.Choice {
-	c := &p.config
-	enough := enoughBlocks(c.AffinityThreshold, len(q.Blocks))
+	blocks, verdict := p.affinity.Judge(v, q, v.Candidates, r)
 	scores, book, overlap := v.Scores, v.Book, v.Overlap
-	warm, others := int64(math.MaxInt64), int64(math.MaxInt64) // the fewest pending tokens; above all where nobody is
 	for i, slot := range v.Candidates {
-		pending, n := book[slot].PendingWork.Tokens, overlapAt(overlap, slot)
-		if n >= enough {
-			warm = min(warm, pending)
+		if n := overlapAt(overlap, slot); n >= blocks {
+			scores[i] = float64(book[slot].PendingWork.Tokens + q.Work(n).Tokens)
 		} else {
-			others = min(others, pending)
-		}
-		scores[i] = float64(pending + q.Work(n).Tokens)
-	}
-	reason := ReasonWarm
-	switch {
-	case c.ExplorationProbability > 0 && r.Float64() < c.ExplorationProbability:
-		reason = ReasonExplored
-	case warm == math.MaxInt64:
-		reason = ReasonCold
-	case c.MaxTTFTPenalty > 0 && float64(warm-others)/c.PeakPrefillThroughput > c.MaxTTFTPenalty.Seconds():
-		reason = ReasonSaturated
-	default:
-		for i, slot := range v.Candidates {
-			if overlapAt(overlap, slot) < enough {
-				scores[i] = math.NaN()
-			}
+			scores[i] = math.NaN()
 		}
 	}
-	return selection.Choice{Index: argmin(scores, r), Reason: reason}
-}
-
-// enoughBlocks returns of how many leading blocks the length is at least the share of
-// that of all n; more than n where no number is: of a prompt without full blocks, and for
-// a share of 0, which asks for no affinity.
-func enoughBlocks(share float64, n int) int32 {
-	if n == 0 || share <= 0 {
-		return math.MaxInt32
-	}
-	all := span(n)
-	blocks := max(1, kvblock.Within(int(share*all)))
-	for blocks > 1 && span(blocks-1)/all >= share { // the product is rounded
-		blocks--
-	}
-	for span(blocks)/all < share {
-		blocks++
-	}
-	return int32(blocks)
+	return selection.Choice{Index: argmin(scores, r), Reason: verdictReasons[verdict]}
 }
 
 var _ selection.OverlapUser = stickyUntilSaturated{}

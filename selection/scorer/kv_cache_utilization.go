@@ -1,0 +1,24 @@
+package scorer
+
+import (
+	"kvasir/selection"
+	"kvasir/selection/signal"
+)
+
+// KVCacheUtilization prefers the endpoints whose KV blocks are the least in use: 1 less the
+// share of them (llm-d's kv-cache-utilization-scorer).
+type KVCacheUtilization struct{ readings readings }
+
+// Score sets out.
+func (s *KVCacheUtilization) Score(v *selection.View, _ *selection.Request, left []selection.Slot, out []float64) {
+	values, ok := s.readings.read(v, left, func(l *signal.Load) *signal.Gauge { return &l.KVUsage })
+	if !ok {
+		all(out, 1)
+		return
+	}
+	for i, usage := range values {
+		out[i] = 1 - usage
+	}
+}
+
+var _ Scorer = (*KVCacheUtilization)(nil)
