@@ -210,8 +210,9 @@ func (p *weightedScorers) Pick(v *selection.View, q *selection.Request, r *seed.
 	if p.picker == pickMaxScore {
 		reason = ReasonScored
 	}
-	for i, sum := range p.sum(v, q, left) {
-		v.Scores[v.Position[left[i]]] = p.rank(sum, r)
+	sums := p.sum(v, q, left)
+	for i, slot := range left {
+		v.Scores[v.Position[slot]] = p.rank(sums[i], r)
 	}
 	best := argmin(v.Scores, r)
 	for _, w := range p.witnesses {
@@ -231,7 +232,12 @@ func (p *weightedScorers) sum(v *selection.View, q *selection.Request, left []se
 	for _, w := range p.scorers {
 		w.scorer.Score(v, q, left, p.scores)
 		for i, s := range p.scores {
-			p.sums[i] += float64(w.weight * min(1, max(0, s)))
+			if s > 1 {
+				s = 1
+			} else if s < 0 {
+				s = 0
+			}
+			p.sums[i] += float64(w.weight * s)
 		}
 	}
 	return p.sums

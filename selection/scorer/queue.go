@@ -1,9 +1,6 @@
 package scorer
 
-import (
-	"kvasir/selection"
-	"kvasir/selection/signal"
-)
+import "kvasir/selection"
 
 // Queue prefers the endpoints where the fewest calls wait in the engine, from the longest
 // queue (0) to the shortest (1); where all are the same, 1 (llm-d's queue-scorer). Being
@@ -12,8 +9,11 @@ type Queue struct{ readings readings }
 
 // Score sets out.
 func (s *Queue) Score(v *selection.View, _ *selection.Request, left []selection.Slot, out []float64) {
-	values, ok := s.readings.read(v, left, func(l *signal.Load) *signal.Gauge { return &l.Waiting })
-	if !ok {
+	values, oldest := s.readings.begin(v, len(left))
+	for i, slot := range left {
+		values[i] = reading(&v.Endpoints[slot].Load.Waiting, oldest)
+	}
+	if !s.readings.end() {
 		all(out, 1)
 		return
 	}

@@ -1,9 +1,6 @@
 package scorer
 
-import (
-	"kvasir/selection"
-	"kvasir/selection/signal"
-)
+import "kvasir/selection"
 
 // RunningRequests prefers the endpoints with the fewest calls in the engine's batch, from the
 // most (0) to the fewest (1); where all are the same, 1 (llm-d's
@@ -12,8 +9,11 @@ type RunningRequests struct{ readings readings }
 
 // Score sets out.
 func (s *RunningRequests) Score(v *selection.View, _ *selection.Request, left []selection.Slot, out []float64) {
-	values, ok := s.readings.read(v, left, func(l *signal.Load) *signal.Gauge { return &l.Running })
-	if !ok {
+	values, oldest := s.readings.begin(v, len(left))
+	for i, slot := range left {
+		values[i] = reading(&v.Endpoints[slot].Load.Running, oldest)
+	}
+	if !s.readings.end() {
 		all(out, 1)
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"slices"
 
 	"kvasir/internal/kvblock"
+	"kvasir/internal/mono"
 	"kvasir/internal/seed"
 	"kvasir/selection"
 	"kvasir/selection/signal"
@@ -42,40 +43,63 @@ type Witness interface {
 	Picked(v *selection.View, q *selection.Request, slot selection.Slot)
 }
 
-// gauge reads one of the numbers that an engine reports.
-type gauge func(l *signal.Load) *signal.Gauge
-
-// readings holds a number for each of the endpoints that are left.
+// readings holds a number for each of the endpoints that are left: a begin, a
+// reading of each, an end.
 type readings struct {
 	values []float64 // by position in left; NaN: none that can be used
 	known  []float64 // scratch: those that can
 }
 
-// read returns what the endpoints report, with the median for those that don't; false
-// where nobody does. It is valid until the next read.
-func (x *readings) read(v *selection.View, left []selection.Slot, of gauge) ([]float64, bool) {
-	x.values, x.known = x.values[:0], x.known[:0]
-	for _, slot := range left {
-		value, ok := of(&v.Endpoints[slot].Load).Fresh(v.Now, v.MaxAge)
-		if !ok || !(0 <= value && value <= math.MaxFloat64) {
-			x.values = append(x.values, math.NaN())
-			continue
+// begin returns where n numbers go, and the instant before which a report is stale.
+func (x *readings) begin(v *selection.View, n int) (values []float64, oldest mono.Time) {
+	oldest = math.MinInt64
+	if v.MaxAge > 0 {
+		oldest = v.Now.Add(-v.MaxAge)
+	}
+	x.values = slices.Grow(x.values[:0], n)[:n]
+	return x.values, oldest
+}
+
+const mostBits = 0x7fefffffffffffff // the bits of math.MaxFloat64
+
+// reading returns what can be used of a gauge. The bits of numbers from 0 on are in the
+// numbers' order, and all others are higher.
+func reading(g *signal.Gauge, oldest mono.Time) float64 {
+	if g.Known && g.At >= oldest && math.Float64bits(g.Value) <= mostBits {
+		return g.Value
+	}
+	return math.NaN()
+}
+
+// end puts the lower median of the numbers that are known where one is missing. It returns
+// false where none is known.
+func (x *readings) end() bool {
+	missing := 0
+	for _, value := range x.values {
+		if value != value {
+			missing++
 		}
-		x.values, x.known = append(x.values, value), append(x.known, value)
 	}
-	if len(x.known) == 0 {
-		return nil, false
+	switch missing {
+	case 0:
+		return true
+	case len(x.values):
+		return false
 	}
-	if len(x.known) < len(left) {
-		slices.Sort(x.known)
-		median := x.known[(len(x.known)-1)/2] // the lower one
-		for i, value := range x.values {
-			if value != value {
-				x.values[i] = median
-			}
+	x.known = x.known[:0]
+	for _, value := range x.values {
+		if value == value {
+			x.known = append(x.known, value)
 		}
 	}
-	return x.values, true
+	slices.Sort(x.known)
+	median := x.known[(len(x.known)-1)/2]
+	for i, value := range x.values {
+		if value != value {
+			x.values[i] = median
+		}
+	}
+	return true
 }
 
 // fewest scores the lowest number 1, the highest 0 and those between by how far they are
@@ -83,13 +107,18 @@ func (x *readings) read(v *selection.View, left []selection.Slot, of gauge) ([]f
 func fewest(values, out []float64) {
 	least, most := values[0], values[0]
 	for _, value := range values {
-		least, most = min(least, value), max(most, value)
+		if value < least {
+			least = value
+		} else if value > most {
+			most = value
+		}
+	}
+	if most == least {
+		all(out, 1)
+		return
 	}
 	for i, value := range values {
-		out[i] = 1
-		if most > least {
-			out[i] = (most - value) / (most - least)
-		}
+		out[i] = (most - value) / (most - least)
 	}
 }
 

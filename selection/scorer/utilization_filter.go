@@ -45,11 +45,15 @@ func (f *Utilization) Keep(v *selection.View, _ *selection.Request, left []selec
 }
 
 // bound marks those that report more than most.
-func (f *Utilization) bound(v *selection.View, left []selection.Slot, most float64, of gauge) {
+func (f *Utilization) bound(v *selection.View, left []selection.Slot, most float64, of func(*signal.Load) *signal.Gauge) {
 	if most == 0 {
 		return
 	}
-	values, _ := f.readings.read(v, left, of)
+	values, oldest := f.readings.begin(v, len(left))
+	for i, slot := range left {
+		values[i] = reading(of(&v.Endpoints[slot].Load), oldest)
+	}
+	f.readings.end() // where nothing is known nobody is above
 	for i, value := range values {
 		f.busy[i] = f.busy[i] || value > most
 	}
