@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -248,10 +247,7 @@ func (p *weightedScorers) rank(sum float64, r *seed.Rand) float64 {
 	switch p.picker {
 	case pickRandom:
 		return r.Float64()
-	case pickWeightedRandom: // the first to ring of clocks that ring at the rate of their sums
-		if sum == 0 {
-			return math.Inf(1)
-		}
+	case pickWeightedRandom: // the first to ring of clocks that ring at the rate of their sums, never at 0
 		return exponential(r) / sum
 	}
 	return p.total - sum

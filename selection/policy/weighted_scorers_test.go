@@ -73,6 +73,17 @@ func TestWeightedScorersDontTrustSilence(t *testing.T) {
 	}
 }
 
+// TestWeightedScorersClamp: a score beyond 0 to 1 counts as what is nearest.
+func TestWeightedScorersClamp(t *testing.T) {
+	v, q := newView(2), newRequest(1, 10)
+	reports(v, 0, 1.5, 0, 0)
+	reports(v, 1, 1, 0, 0)
+	v.Overlap[0] = 20
+	if pick(scorers(nil), v, q, 0); !slices.Equal(v.Scores, []float64{2, 5}) {
+		t.Errorf("scores %v, want 2 and 5", v.Scores)
+	}
+}
+
 func near(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Abs(x-y) < 1e-12 })
 }

@@ -83,9 +83,6 @@ func enoughBlocks(share float64, n int) int32 {
 	}
 	whole := span(n)
 	blocks := max(1, kvblock.Within(int(share*whole)))
-	for blocks > 1 && span(blocks-1)/whole >= share { // the product is rounded
-		blocks--
-	}
 	for span(blocks)/whole < share {
 		blocks++
 	}

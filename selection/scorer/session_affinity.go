@@ -38,7 +38,7 @@ func (s *SessionAffinity) Score(v *selection.View, q *selection.Request, left []
 	if !ok {
 		last, ok = s.former[q.Key]
 	}
-	if q.Key == 0 || !ok || v.Now.Sub(last.at) > s.TTL || last.epoch != s.epoch(last.slot) {
+	if !ok || v.Now.Sub(last.at) > s.TTL || last.epoch != s.epoch(last.slot) {
 		return
 	}
 	for i, slot := range left {
