@@ -23,7 +23,8 @@ type Utilization struct {
 
 // Keep returns those that stay.
 func (f *Utilization) Keep(v *selection.View, _ *selection.Request, left []selection.Slot, _ *seed.Rand) []selection.Slot {
-	f.busy = append(f.busy[:0], make([]bool, len(left))...)
+	f.busy = slices.Grow(f.busy[:0], len(left))[:len(left)]
+	clear(f.busy)
 	if f.MaxActive > 0 {
 		for i, slot := range left {
 			f.busy[i] = int(v.Book[slot].Outstanding) > f.MaxActive
