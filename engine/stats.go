@@ -28,6 +28,7 @@ type Stats struct {
 func (e *Engine) publish() {
 	free, total := e.kv.free, len(e.kv.blocks)-1
 	e.shown = e.counters
+	e.shownAdapters = e.lora.publish(e.shownAdapters)
 	e.shown.Running = e.running.n
 	e.shown.Waiting = e.waiting.n
 	e.shown.FreeBlocks = free
