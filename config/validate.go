@@ -186,7 +186,7 @@ func (k *checker) policy(p Policy, at path) (header string) {
 	if len(wrong) > 0 {
 		return ""
 	}
-	if user, ok := p.Params.New().(selection.KeyUser); ok {
+	if user, ok := selection.As[selection.KeyUser](p.Params.New()); ok {
 		return user.KeyHeader()
 	}
 	return ""

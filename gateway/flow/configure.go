@@ -80,6 +80,7 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 		}
 	}
 	m.reindex(c.Prefix)
+	m.rebook()
 	m.rebind()
 	return placed
 }

@@ -73,6 +73,8 @@ type Machine struct {
 	pools []*pool
 	index *prefix.Index // nil unless a policy uses overlap
 
+	adapters *adapterBook // nil unless a policy uses adapters
+
 	// By slot.
 	endpoints []selection.Endpoint
 	books     []selection.Book
@@ -258,6 +260,9 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	c := &m.calls[i]
 	if pool.usesOverlap {
 		m.index.Match(now, c.request.Blocks, m.overlap)
+	}
+	if pool.usesAdapters {
+		m.adapters.match(c.request.Adapter)
 	}
 	m.random = seed.New(m.seed, seed.Pick, uint64(c.request.ID), uint64(c.attempt))
 	choice := pool.policy.Pick(&pool.view, &c.request, &m.random)
