@@ -88,6 +88,13 @@ func Catalog() []Rule {
 				return &CacheAware{CacheThreshold: 0.3, BalanceAbsThreshold: 64, BalanceRelThreshold: 1.5}
 			},
 		},
+		{
+			Name:    loraAffinityName,
+			Doc:     "where the call's LoRA adapter is nearest and the load not too high, by another rule",
+			Source:  "article 6.3; the classes of GIE's and llm-d's lora-affinity-scorer",
+			Reasons: []selection.Reason{ReasonBaseModel, ReasonActive, ReasonFreeSlot, ReasonAwaited, ReasonNoSlot, ReasonTooBusy},
+			Params:  func() Params { return &LoRAAffinity{Then: "least-outstanding", Slack: 4, Slots: 1} },
+		},
 	}
 }
 

@@ -32,6 +32,9 @@ func TestParamsRefuse(t *testing.T) {
 		{"cache-aware", "cache_threshold", []any{-0.1, 1.1, nan}, []any{0.0, 1.0}},
 		{"cache-aware", "balance_abs_threshold", []any{-1}, []any{0, 32}},
 		{"cache-aware", "balance_rel_threshold", []any{0.9, nan, inf}, []any{1.0, 1.0001}},
+		{"lora-affinity", "then", []any{"", "lora-affinity", "fastest"}, []any{"random", "cache-aware"}},
+		{"lora-affinity", "slack", []any{-1}, []any{0, 100}},
+		{"lora-affinity", "slots", []any{0, -3}, []any{1, 64}},
 	} {
 		rule, ok := Lookup(test.rule)
 		if !ok {

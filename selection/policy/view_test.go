@@ -24,8 +24,10 @@ func newView(n int) *selection.View {
 		Endpoints: make([]selection.Endpoint, n),
 		Book:      make([]selection.Book, n),
 		Overlap:   make([]int32, n),
-		Position:  make([]int32, n),
-		Scores:    make([]float64, n),
+
+		AdapterCalls: make([]int32, n), Adapters: make([]int32, n),
+		Position: make([]int32, n),
+		Scores:   make([]float64, n),
 	}
 	for i := range n {
 		slot := selection.Slot(i)
