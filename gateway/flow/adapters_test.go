@@ -117,7 +117,7 @@ func TestAdapterBook_DoesNotAllocate(t *testing.T) {
 	now := mono.Time(0)
 	call := func() {
 		q.ID++
-		q.Adapter = kvblock.Hash(q.ID % 40)
+		q.Adapter = kvblock.Hash(1 + q.ID%40)
 		now += 10
 		a := m.Step(now, Arrive(q))[0]
 		m.Step(now+1, Done(a.Ticket, 0, attempt.Success, Usage{}))
