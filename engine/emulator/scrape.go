@@ -27,6 +27,7 @@ func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
 	x.counters()
 	x.lengths()
 	x.latencies()
+	x.loraRequests(&s.cfg)
 	x.cacheConfig(&s.cfg)
 	w.Header().Set("Content-Type", "text/plain; version=1.0.0; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(len(x.buf)))
