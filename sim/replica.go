@@ -214,8 +214,9 @@ func (p *replica) load(now mono.Time) (signal.Load, bool) {
 		PrefixQueries: signal.Known(float64(s.PrefixQueries), now),
 		PrefixHits:    signal.Known(float64(s.PrefixHits), now),
 	}
-	if n := c.LoRA.MaxLoRAs; n > 0 {
-		// As vLLM tells it: an adapter with a call in flight is named in both lists.
+	if n := c.LoRA.MaxLoRAs; n > 0 && s.Steps > 0 {
+		// As vLLM tells it: after the first step, and an adapter with a call in flight is
+		// named in both lists.
 		var adapters []kvblock.Hash
 		for _, u := range p.eng.Adapters() {
 			adapters = append(adapters, u.Adapter)

@@ -1,6 +1,8 @@
 package emulator
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,12 +38,13 @@ const mostLoRALabels = 64
 // in flight after some step, whose value is when that was so last.
 type loraInfo struct {
 	series []loraSeries
+	newest float64 // of their values
 	ranks  []loraRank
 }
 
 type loraSeries struct {
-	adapters string // names, joined by commas
-	at       time.Time
+	adapters string  // names, joined by commas
+	at       float64 // Unix time
 }
 
 // loraRank is what was seen of a rank.
@@ -51,7 +54,8 @@ type loraRank struct {
 	adapters string
 }
 
-// look notes the adapters that a rank's calls use after its latest step, if there was one.
+// look notes the adapters that a rank's calls use after its latest step, if there was one,
+// or where nothing is left to do.
 // vLLM means to count those that run and those that wait, and puts every adapter with a
 // call in flight under both labels (LoRARequestStates.update_iteration_stats keeps a zero).
 func (l *loraInfo) look(names []Adapter, rank int, e *engine.Engine) {
@@ -62,12 +66,13 @@ func (l *loraInfo) look(names []Adapter, rank int, e *engine.Engine) {
 		l.ranks = append(l.ranks, loraRank{})
 	}
 	r := &l.ranks[rank]
-	steps := e.Stats().Steps
-	if steps == r.steps {
+	steps, use := e.Stats().Steps, e.Adapters()
+	same := slices.Equal(r.use, use)
+	if steps == r.steps && same {
 		return
 	}
 	r.steps = steps
-	if use := e.Adapters(); !slices.Equal(r.use, use) {
+	if !same {
 		r.use = append(r.use[:0], use...)
 		used := make([]string, len(use))
 		for i, u := range use {
@@ -78,16 +83,18 @@ func (l *loraInfo) look(names []Adapter, rank int, e *engine.Engine) {
 	l.set(r.adapters, time.Now())
 }
 
-// set gives a series its time; where there are too many, the oldest goes.
+// set gives a series its time, which is later than that of all others even where a float64
+// does not tell them apart; where there are too many, the oldest goes.
 func (l *loraInfo) set(adapters string, now time.Time) {
 	i := slices.IndexFunc(l.series, func(s loraSeries) bool { return s.adapters == adapters })
 	if i < 0 {
 		i = len(l.series)
 		l.series = append(l.series, loraSeries{adapters: adapters})
 	}
-	l.series[i].at = now
+	l.newest = max(seconds(now), math.Nextafter(l.newest, math.Inf(1)))
+	l.series[i].at = l.newest
 	if len(l.series) > mostLoRALabels {
-		oldest := slices.MinFunc(l.series, func(a, b loraSeries) int { return a.at.Compare(b.at) })
+		oldest := slices.MinFunc(l.series, func(a, b loraSeries) int { return cmp.Compare(a.at, b.at) })
 		l.series = slices.DeleteFunc(l.series, func(s loraSeries) bool { return s == oldest })
 	}
 }
@@ -104,6 +111,6 @@ func (x *exposition) loraRequests(c *Config) {
 		x.name(name).labels([][2]string{
 			{"max_lora", strconv.Itoa(c.Engine.LoRA.MaxLoRAs)},
 			{"running_lora_adapters", s.adapters}, {"waiting_lora_adapters", s.adapters},
-		}).value(seconds(s.at))
+		}).value(s.at)
 	}
 }

@@ -154,9 +154,15 @@ func TestLoRA_KeepsTheNewestLabels(t *testing.T) {
 		t.Errorf("%d label sets are kept", len(l.series))
 	}
 	for _, s := range l.series {
-		if s.at.Unix() < 2*mostLoRALabels {
+		if s.at < 2*mostLoRALabels {
 			t.Errorf("%+v is old", s)
 		}
+	}
+	now := time.Unix(1e9, 0)
+	l.set("a", now)
+	l.set("b", now)
+	if n := len(l.series); l.series[n-1].at <= l.series[n-2].at {
+		t.Errorf("what came later is not newer: %+v", l.series[n-2:])
 	}
 }
 
