@@ -77,8 +77,6 @@ type Engine struct {
 	gaps     []Gap
 	counters Stats
 	shown    Stats
-
-	shownAdapters []AdapterUse
 }
 
 // New returns an idle engine with an empty cache, or every mistake of the

@@ -63,7 +63,7 @@ type AdapterUse struct {
 // Adapters returns which adapters the requests use that the engine runs and that wait, as
 // of the same instant as Stats, in the order in which the adapters came into use. The slice
 // is valid until the next Advance.
-func (e *Engine) Adapters() []AdapterUse { return e.shownAdapters }
+func (e *Engine) Adapters() []AdapterUse { return e.lora.shown }
 
 // adapter is one that the host holds.
 type adapter struct {
@@ -87,6 +87,9 @@ type adapters struct {
 
 	inUse   []AdapterUse // by requests that run or wait, in the order in which they came into use
 	changed bool         // since it was published
+
+	shown    []AdapterUse
+	deferred int // requests that lack a slot, as of then
 }
 
 // mayRun reports whether a request of the adapter may join the batch: it runs already, or a
@@ -196,12 +199,17 @@ func (a *adapters) loading(length accelerator.Femtoseconds) accelerator.Femtosec
 }
 
 // publish copies those in use to where they are shown, if they have changed.
-func (a *adapters) publish(shown []AdapterUse) []AdapterUse {
+func (a *adapters) publish() {
 	if !a.changed {
-		return shown
+		return
 	}
-	a.changed = false
-	return append(shown[:0], a.inUse...)
+	a.changed, a.deferred = false, 0
+	a.shown = append(a.shown[:0], a.inUse...)
+	for _, u := range a.shown {
+		if !a.mayRun(u.Adapter) {
+			a.deferred += u.Waiting
+		}
+	}
 }
 
 // eligible returns the first waiting request that may have a slot for its adapter, nil if

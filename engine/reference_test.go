@@ -371,6 +371,11 @@ func (e *reference) publish() {
 	e.shown.Running, e.shown.Waiting = len(e.running), len(e.waiting)
 	e.shown.FreeBlocks, e.shown.TotalBlocks = len(e.free), e.cfg.NumBlocks
 	e.shown.KVUsage = float64(e.cfg.NumBlocks-len(e.free)) / float64(e.cfg.NumBlocks)
+	for _, r := range e.waiting {
+		if r.Adapter != 0 && !e.runs(r.Adapter) && e.adaptersRunning() == e.cfg.LoRA.MaxLoRAs {
+			e.shown.Deferred++
+		}
+	}
 	e.shownAdapters = nil
 	for _, a := range e.using {
 		u := AdapterUse{Adapter: a}

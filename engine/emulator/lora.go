@@ -54,8 +54,7 @@ type loraRank struct {
 	adapters string
 }
 
-// look notes the adapters that a rank's calls use after its latest step, if there was one,
-// or where nothing is left to do.
+// look notes the adapters that a rank's calls use after its latest step, if there was one.
 // vLLM means to count those that run and those that wait, and puts every adapter with a
 // call in flight under both labels (LoRARequestStates.update_iteration_stats keeps a zero).
 func (l *loraInfo) look(names []Adapter, rank int, e *engine.Engine) {
@@ -66,13 +65,12 @@ func (l *loraInfo) look(names []Adapter, rank int, e *engine.Engine) {
 		l.ranks = append(l.ranks, loraRank{})
 	}
 	r := &l.ranks[rank]
-	steps, use := e.Stats().Steps, e.Adapters()
-	same := slices.Equal(r.use, use)
-	if steps == r.steps && same {
+	steps := e.Stats().Steps
+	if steps == r.steps {
 		return
 	}
 	r.steps = steps
-	if !same {
+	if use := e.Adapters(); !slices.Equal(r.use, use) {
 		r.use = append(r.use[:0], use...)
 		used := make([]string, len(use))
 		for i, u := range use {

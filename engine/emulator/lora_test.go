@@ -119,8 +119,17 @@ func TestLoRA_MetricsNameWhatIsInFlight(t *testing.T) {
 			!strings.Contains(got, `running_lora_adapters="sql",waiting_lora_adapters="sql"} 9.4668`) {
 			t.Errorf("with sql running and chat waiting:\n%s", got)
 		}
+		_, all := f.get("/metrics")
+		for reason, n := range map[string]string{"capacity": "0.0", "deferred": "1.0"} {
+			if want := fmt.Sprintf("vllm:num_requests_waiting_by_reason{engine=\"0\",model_name=\"tiny\",reason=%q} %s\n", reason, n); !strings.Contains(all, want) {
+				t.Errorf("there is no %s", want)
+			}
+		}
 		cancel()
 		time.Sleep(time.Second)
+		if got := page(); !strings.Contains(got, `running_lora_adapters="",waiting_lora_adapters=""}`) {
+			t.Errorf("after all clients have left:\n%s", got)
+		}
 		if got := page(); strings.Contains(got, number(seconds(time.Now()))) {
 			t.Errorf("an idle engine, at %v:\n%s\nhas a new time", time.Now(), got)
 		}
