@@ -56,7 +56,7 @@ type loraRank struct {
 
 // look notes the adapters that a rank's calls use after its latest step, if there was one.
 // vLLM means to count those that run and those that wait, and puts every adapter with a
-// call in flight under both labels (LoRARequestStates.update_iteration_stats keeps a zero).
+// call in flight under both labels: it joins the keys of counts that may be zero.
 func (l *loraInfo) look(names []Adapter, rank int, e *engine.Engine) {
 	if len(names) == 0 {
 		return
