@@ -55,8 +55,8 @@ func TestBadRequest(t *testing.T) {
 }
 
 func TestAppendModels(t *testing.T) {
-	got := string(AppendModels(nil, []Model{{"a\"b", 5, "kvasir"}, {"c", 6, "x"}}))
-	if want := `{"object":"list","data":[{"id":"a\"b","object":"model","created":5,"owned_by":"kvasir"},{"id":"c","object":"model","created":6,"owned_by":"x"}]}`; got != want {
+	got := string(AppendModels(nil, []Model{{"a\"b", 5, "kvasir", ""}, {"c", 6, "x", "m"}}))
+	if want := `{"object":"list","data":[{"id":"a\"b","object":"model","created":5,"owned_by":"kvasir"},{"id":"c","object":"model","created":6,"owned_by":"x","parent":"m"}]}`; got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
 	if got := string(AppendModels(nil, nil)); got != `{"object":"list","data":[]}` {

@@ -7,6 +7,7 @@ type Model struct {
 	ID      string
 	Created int64 // seconds since 1970
 	OwnedBy string
+	Parent  string // the model that a LoRA adapter adapts; "" for a model
 }
 
 // AppendModels appends the body of GET /v1/models.
@@ -29,5 +30,8 @@ func AppendModelEntry(dst []byte, m Model) []byte {
 	dst = strconv.AppendInt(dst, m.Created, 10)
 	dst = append(dst, `,"owned_by":`...)
 	dst = AppendString(dst, m.OwnedBy)
+	if m.Parent != "" {
+		dst = AppendString(append(dst, `,"parent":`...), m.Parent)
+	}
 	return append(dst, '}')
 }

@@ -31,7 +31,7 @@ type Prompt struct {
 
 // Prompt hashes the prompt of the body that Read has read into w and validates the part
 // of the body that Read has skipped. model is the name under which the pool serves it
-// (an alias resolved), tenantSalt the tenant's own; with the body's cache_salt they are
+// (an alias resolved), or that of the LoRA adapter; tenantSalt the tenant's own; with the body's cache_salt they are
 // the chain's seed. blockBytes is the block size, a multiple of BytesPerToken; 0 stands
 // for DefaultBlockBytes. A cache_salt longer than 32 bytes costs an allocation, nothing
 // else does once w is grown.

@@ -150,6 +150,9 @@ func dump(c *Config) string {
 	}
 	for _, m := range c.Models {
 		fmt.Fprintf(&b, "model %q aliases %q calls %d\n", m.Name, m.Aliases, m.Calls)
+		if len(m.Adapters) > 0 {
+			fmt.Fprintf(&b, "  adapters %q\n", m.Adapters)
+		}
 		if m.Timeouts != c.Timeouts {
 			fmt.Fprintf(&b, "  timeouts %+v\n", m.Timeouts)
 		}

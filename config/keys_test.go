@@ -32,6 +32,7 @@ var other = map[string]string{
 // key to be valid, so each is a whole one.
 var otherModel = map[string]string{
 	"aliases":                 "{aliases: [b], pools: [{endpoints: [http://h:1]}]}",
+	"adapters":                "{adapters: [b], pools: [{endpoints: [http://h:1]}]}",
 	"calls":                   "{calls: 1, pools: [{endpoints: [http://h:1]}]}",
 	"timeouts.header":         "{timeouts: {header: 0}, pools: [{endpoints: [http://h:1]}]}",
 	"timeouts.first_token":    "{timeouts: {first_token: 0}, pools: [{endpoints: [http://h:1]}]}",

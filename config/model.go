@@ -15,6 +15,8 @@ type Model struct {
 	Name string
 	// Further names for the model. Unique over all models.
 	Aliases []string `config:"aliases"`
+	// LoRA adapters of the model, by the names under which the endpoints serve them. Unique over all models.
+	Adapters []string `config:"adapters"`
 	// Calls in flight for this model. 0: no bound of its own.
 	Calls int `config:"calls" allowed:"0..1000000"`
 	// Bounds that differ from the router's timeouts; those that are not given are as there.

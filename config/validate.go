@@ -93,27 +93,32 @@ func (k *checker) models(c *Config) {
 	if len(models) == 0 {
 		k.add(at, "missing; at least one model is needed")
 	}
-	owner := map[string]string{} // by name or alias: whose it is
+	names := map[string]string{} // of models, aliases and adapters: which it is
 	for _, m := range models {
-		if _, twice := owner[m.Name]; twice {
+		if _, twice := names[m.Name]; twice {
 			k.add(at.key(m.Name), "the model is here twice")
 		}
-		owner[m.Name] = m.Name
+		names[m.Name] = "a model's name"
+	}
+	claim := func(at path, name, as string) {
+		k.model(at, name)
+		if taken, is := names[name]; is && name != "" {
+			k.add(at, "%s is %s already", quote(name), taken)
+			return
+		}
+		names[name] = as
 	}
 	for _, m := range models {
 		in := at.key(m.Name)
 		k.model(in.key("name"), m.Name)
 		for i, alias := range m.Aliases {
-			at := in.key("aliases").index(i)
-			k.model(at, alias)
-			switch of, taken := owner[alias]; {
-			case alias == "":
-			case taken && of == alias:
-				k.add(at, "%s is a model's name already", quote(alias))
-			case taken:
-				k.add(at, "%s is an alias of model %s already", quote(alias), quote(of))
-			default:
-				owner[alias] = m.Name
+			claim(in.key("aliases").index(i), alias, "an alias of model "+quote(m.Name))
+		}
+		for i, adapter := range m.Adapters {
+			at := in.key("adapters").index(i)
+			claim(at, adapter, "an adapter of model "+quote(m.Name))
+			if strings.Contains(adapter, ",") {
+				k.add(at, "%s has a comma, which divides names where engines report them", quote(adapter))
 			}
 		}
 		k.timeouts(m.Timeouts, c.Timeouts, in.key("timeouts"))
@@ -186,7 +191,7 @@ func (k *checker) policy(p Policy, at path) (header string) {
 	if len(wrong) > 0 {
 		return ""
 	}
-	if user, ok := p.Params.New().(selection.KeyUser); ok {
+	if user, ok := selection.As[selection.KeyUser](p.Params.New()); ok {
 		return user.KeyHeader()
 	}
 	return ""

@@ -97,6 +97,7 @@ func (e *Engine) fold(at mono.Time) {
 		case submit:
 			c.req.phase, c.req.queued = waiting, at
 			e.waiting.pushBack(c.req)
+			e.lora.count(c.req.Adapter, 0, 1)
 		case abort:
 			// The request may have ended by itself in the meantime; see finish.
 			e.drop(c.req)

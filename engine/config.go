@@ -50,6 +50,8 @@ type Config struct {
 
 	Speculation Speculation // speculative decoding; the zero value is none
 
+	LoRA LoRA // adapters; the zero value is none
+
 	// EveryToken asks for an Output of every step that has a token for a request, as a
 	// server that streams needs. Without it a request has its first and its last output
 	// alone, Gaps has the times between those left out, and many steps cost no more than
@@ -154,6 +156,7 @@ func (c *Config) Validate() error {
 	}
 	c.Host.validate(c, bad)
 	c.Speculation.validate(c, bad)
+	c.LoRA.validate(bad)
 	if c.Overhead < 0 || c.Overhead > maxOverhead {
 		bad("Overhead", c.Overhead, fmt.Sprintf("0 to %v", maxOverhead))
 	}

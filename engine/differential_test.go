@@ -23,6 +23,7 @@ type trio struct {
 	last    map[ID]mono.Time // latest output of the reference
 	gaps    []time.Duration
 	longest int64 // steps that skip took at once
+	passed  bool  // a request of skip was passed over for want of a slot
 }
 
 func newTrio(t testing.TB, c Config) *trio {
@@ -63,6 +64,9 @@ func (x *trio) advance(now mono.Time) {
 		if got := e.Stats(); got != x.ref.shown {
 			t.Fatalf("at %d, every token: %v, stats:\n%+v, want\n%+v", now, e.cfg.EveryToken, got, x.ref.shown)
 		}
+		if got := e.Adapters(); !slices.Equal(got, x.ref.shownAdapters) {
+			t.Fatalf("at %d, every token: %v, adapters:\n%+v, want\n%+v", now, e.cfg.EveryToken, got, x.ref.shownAdapters)
+		}
 		for id, r := range x.ref.live {
 			if got := e.Generated(id); got != r.generated {
 				t.Fatalf("at %d request %d has %d tokens, want %d", now, id, got, r.generated)
@@ -73,6 +77,7 @@ func (x *trio) advance(now mono.Time) {
 	}
 	x.sameGaps()
 	x.longest = max(x.longest, x.skip.span.steps)
+	x.passed = x.passed || x.skip.passed != nil
 }
 
 // sameCache: the same blocks are free in the same order, have the same content, and belong
@@ -114,6 +119,23 @@ func (x *trio) sameCache(now mono.Time, e *Engine) {
 	}
 	if !slices.Equal(host, x.ref.host) {
 		t.Fatalf("at %d the host has %x, want %x", now, host, x.ref.host)
+	}
+	var idle, wantIdle []kvblock.Hash
+	for _, a := range e.lora.held {
+		if a.slotted != slices.Contains(x.ref.slotted, a.id) || a.running > 0 != x.ref.runs(a.id) {
+			t.Fatalf("at %d adapter %+v; of the reference in slots: %x", now, a, x.ref.slotted)
+		}
+		if a.running == 0 {
+			idle = append(idle, a.id)
+		}
+	}
+	for _, a := range x.ref.held {
+		if !x.ref.runs(a) {
+			wantIdle = append(wantIdle, a)
+		}
+	}
+	if !slices.Equal(idle, wantIdle) || len(e.lora.held) != len(x.ref.held) {
+		t.Fatalf("at %d %d adapters are at the host, idle %x; want %d, idle %x", now, len(e.lora.held), idle, len(x.ref.held), wantIdle)
 	}
 	same := func(what string, first *request, want []*refRequest) {
 		for _, w := range want {
@@ -186,11 +208,27 @@ func drawDifferential(t *rapid.T) Config {
 		}
 		c.Speculation.Spread = min(c.Speculation.Acceptance, 1-c.Speculation.Acceptance) / 2
 	}
+	if n("lora", 0, 1) == 0 {
+		c.LoRA = drawLoRA(t)
+	}
 	return c
 }
 
+// drawLoRA makes a few slots.
+func drawLoRA(t *rapid.T) LoRA {
+	n := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
+	slots := n("slots", 1, 3)
+	return LoRA{
+		MaxLoRAs: slots, MaxCPULoRAs: slots + n("more at the host", 0, 2),
+		LoadFromHost: time.Duration(n("from host", 0, 2)) * 1234567, LoadFromDisk: time.Duration(n("from disk", 0, 1)) * 7654321,
+	}
+}
+
+// adaptersDrawn is how many different ones the tests draw from, the base model for one.
+const adaptersDrawn = 6
+
 func TestDifferential(t *testing.T) {
-	longest, preempted, waited := int64(0), 0, 0
+	longest, preempted, waited, passed := int64(0), 0, 0, 0
 	for range 20 { // of rapid's hundred
 		rapid.Check(t, func(r *rapid.T) {
 			x := newTrio(testingTB{TB: t, t: r}, drawDifferential(r))
@@ -202,10 +240,13 @@ func TestDifferential(t *testing.T) {
 			if x.ref.counters.Finished[Abort] > 0 {
 				waited++
 			}
+			if x.passed {
+				passed++
+			}
 		})
 	}
-	t.Logf("longest span %d steps; %d workloads with preemptions, %d with aborts", longest, preempted, waited)
-	if longest < 50 || preempted < 100 || waited < 100 {
+	t.Logf("longest span %d steps; %d workloads with preemptions, %d with aborts, %d with requests that lack a slot", longest, preempted, waited, passed)
+	if longest < 50 || preempted < 100 || waited < 100 || passed < 100 {
 		t.Errorf("the workloads are too tame")
 	}
 }
@@ -277,6 +318,9 @@ func (x *trio) play(r *rapid.T) {
 			text := text{family: n("family", 0, 2), shared: n("shared", 0, 200), own: i}
 			q := text.request(ID(n("name", 0, 4)*100+i), prompt, answer, cfg.BlockTokens)
 			q.Reason = FinishReason(n("reason", 0, 1))
+			if cfg.LoRA.MaxLoRAs > 0 {
+				q.Adapter = kvblock.Hash(n("adapter", 0, adaptersDrawn-1))
+			}
 			if n("hashes", 0, 3) == 0 {
 				q.AnswerBlocks = nil
 			}

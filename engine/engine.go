@@ -10,7 +10,7 @@
 // token at least in every step and is never preempted.
 //
 // Sources: vllm-project/vllm v0.28, vllm/v1/core/{sched/scheduler,kv_cache_manager,
-// block_pool}.py. Left out: priorities, LoRA, KV connectors, and asynchronous scheduling,
+// block_pool}.py; vllm/lora/worker_manager.py. Left out: priorities, KV connectors, and asynchronous scheduling,
 // which prepares a step while the one before it runs (its gain is in Config.Overhead).
 //
 // Steps in which nothing but decoding happens are not computed one by one: such a span has
@@ -57,7 +57,11 @@ type Engine struct {
 	filling []*request // those that compute more than a decode's token in this step
 	partial *request   // of those of the step before, the one whose prefill goes on
 
-	stuck      *request // the waiting head that did not fit …
+	lora     adapters
+	passed   *request // the last of the waiting ones, from the head on, that lack a slot for their adapter …
+	passedAt int64    // … when adapters had become idle so many times
+
+	stuck      *request // the waiting request that did not fit …
 	stuckGains int64    // … when so many blocks had been freed or filled
 
 	busy     bool // a step is running
@@ -85,6 +89,7 @@ func New(c Config) (*Engine, error) {
 	e.setPace(1)
 	e.kv.init(c.NumBlocks, c.BlockTokens)
 	e.kv.behind(c.Host.Blocks)
+	e.lora.cfg = c.LoRA
 	e.loadTime = e.cfg.loadTime()
 	e.publish()
 	return e, nil

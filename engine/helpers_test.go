@@ -119,6 +119,7 @@ func audit(t testing.TB, e *Engine) {
 	t.Helper()
 	auditRequests(t, e)
 	auditBlocks(t, e)
+	auditAdapters(t, e)
 	auditBatch(t, e)
 }
 
@@ -276,6 +277,48 @@ func auditPool(t testing.TB, p *kvPool, refs []int32) (hashed int) {
 		t.Fatalf("%d blocks have a hash, %d are indexed", hashed, indexed)
 	}
 	return hashed
+}
+
+// auditAdapters: no more adapters are in slots and at the host than there is room for,
+// every one that runs has a slot, and what is counted is what is there.
+func auditAdapters(t testing.TB, e *Engine) {
+	t.Helper()
+	running, waits := map[kvblock.Hash]int{}, map[kvblock.Hash]int{}
+	for r := e.running.head; r != nil; r = r.next {
+		running[r.Adapter]++
+	}
+	for r := e.waiting.head; r != nil; r = r.next {
+		waits[r.Adapter]++
+	}
+	a := &e.lora
+	slotted, used := 0, 0
+	for _, h := range a.held {
+		if h.running != running[h.id] || h.running > 0 && !h.slotted {
+			t.Fatalf("%d requests run with adapter %+v", running[h.id], h)
+		}
+		delete(running, h.id)
+		if h.slotted {
+			slotted++
+		}
+		if h.running > 0 {
+			used++
+		}
+	}
+	if delete(running, 0); len(running) > 0 {
+		t.Fatalf("requests run with adapters that are not at the host: %v", running)
+	}
+	if slotted != a.slotted || used != a.used || slotted > a.cfg.MaxLoRAs || len(a.held) > a.cfg.MaxCPULoRAs {
+		t.Fatalf("%d adapters in slots, counted %d, used %d, counted %d, at the host %d, of %+v", slotted, a.slotted, used, a.used, len(a.held), a.cfg)
+	}
+	for _, u := range a.inUse {
+		if u.Waiting != waits[u.Adapter] || u.Running+u.Waiting == 0 {
+			t.Fatalf("%d requests wait for %+v", waits[u.Adapter], u)
+		}
+		delete(waits, u.Adapter)
+	}
+	if delete(waits, 0); len(waits) > 0 {
+		t.Fatalf("adapters are waited for and not counted: %v", waits)
+	}
 }
 
 // auditBatch: work is done when there is any, within the budget.

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
 )
 
@@ -38,6 +39,9 @@ func drawStream(t *rapid.T) stream {
 		cfg.Batching = Batching(n("batching", 0, 1))
 	}
 	cfg.PrefixCaching = rapid.Bool().Draw(t, "caching")
+	if rapid.Bool().Draw(t, "lora") {
+		cfg.LoRA = drawLoRA(t)
+	}
 
 	s := stream{cfg: cfg}
 	room := min(cfg.MaxModelLen, cfg.NumBlocks*cfg.BlockTokens)
@@ -49,7 +53,11 @@ func drawStream(t *rapid.T) stream {
 		output := n("output", 0, room-prompt)
 		x := text{family: n("family", 0, 2), shared: n("shared", 0, 60), own: i}
 		id := ID(rapid.IntRange(0, 4).Draw(t, "name")*100 + i)
-		s.orders = append(s.orders, order{at: at, req: x.request(id, prompt, output, cfg.BlockTokens), text: x})
+		q := x.request(id, prompt, output, cfg.BlockTokens)
+		if cfg.LoRA.MaxLoRAs > 0 {
+			q.Adapter = kvblock.Hash(n("adapter", 0, adaptersDrawn-1))
+		}
+		s.orders = append(s.orders, order{at: at, req: q, text: x})
 		if n("aborted", 0, 3) == 0 {
 			after := microsecond * mono.Time(n("patience", 0, 20000))
 			s.orders = append(s.orders, order{at: at + after, abort: true, req: Request{ID: id}})

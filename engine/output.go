@@ -95,6 +95,7 @@ func (e *Engine) settle(r *request, first bool) {
 // finish ends a request that is in no list any more.
 func (e *Engine) finish(r *request, why FinishReason) {
 	e.kv.release(r)
+	e.lora.settle(r.Adapter)
 	e.counters.Finished[why]++
 	delete(e.live, r.ID)
 	r.phase = ended
@@ -110,7 +111,11 @@ func (e *Engine) drop(r *request) {
 		e.recycle(r)
 		return
 	case waiting:
+		if r == e.passed {
+			e.passed = r.prev
+		}
 		e.waiting.remove(r)
+		e.lora.count(r.Adapter, 0, -1)
 	case filling, decoding:
 		e.leave(r)
 	case queued: // an abort sorts behind its own submit

@@ -29,6 +29,12 @@ type reference struct {
 	host   []kvblock.Hash // the latest used last
 	loads  int            // of the step
 
+	held               []kvblock.Hash // adapters at the host; of the idle ones the longest idle first
+	slotted            []kvblock.Hash
+	using              []kvblock.Hash // of requests, in the order in which they came into use
+	fromHost, fromDisk int            // loads of the step
+	shownAdapters      []AdapterUse
+
 	outputs         []Output
 	counters, shown Stats
 }
@@ -128,6 +134,9 @@ func (e *reference) apply(at mono.Time, c refCommand) {
 	case submit:
 		c.req.queued = at
 		e.waiting = append(e.waiting, c.req)
+		if a := c.req.Adapter; a != 0 && !slices.Contains(e.using, a) {
+			e.using = append(e.using, a)
+		}
 	case abort:
 		if c.req.over {
 			return
@@ -137,6 +146,7 @@ func (e *reference) apply(at mono.Time, c refCommand) {
 		} else {
 			i := slices.Index(e.running, c.req)
 			e.running = slices.Delete(e.running, i, i+1)
+			e.idle(c.req.Adapter)
 		}
 		e.finish(c.req, Abort)
 	case throttle:
@@ -164,7 +174,7 @@ func (r *refRequest) hash(i int) (kvblock.Hash, bool) {
 
 func (e *reference) startStep(start instant) {
 	var b accelerator.Batch
-	e.loads = 0
+	e.loads, e.fromHost, e.fromDisk = 0, 0, 0
 	if e.asleep {
 		e.publish()
 		return
@@ -205,6 +215,12 @@ func (e *reference) startStep(start instant) {
 		bytes := float64(e.cfg.BlockTokens) * float64(e.cfg.Profile.KVBytesPerToken)
 		length = min(length+accelerator.FromSeconds(bytes/e.cfg.Host.Bandwidth), accelerator.MaxStep)
 	}
+	for range e.fromDisk {
+		length += accelerator.FromSeconds(e.cfg.LoRA.LoadFromDisk.Seconds())
+	}
+	for range e.fromHost {
+		length += accelerator.FromSeconds(e.cfg.LoRA.LoadFromHost.Seconds())
+	}
 	e.busy, e.end = true, start.add(length)
 }
 
@@ -214,6 +230,7 @@ func preemptedItself(e *reference, r *refRequest) bool {
 	last := len(e.running) - 1
 	victim := e.running[last]
 	e.running = e.running[:last]
+	e.idle(victim.Adapter)
 	e.release(victim)
 	victim.computed, victim.decoding, victim.drafted = 0, false, 0
 	e.waiting = slices.Insert(e.waiting, 0, victim)
@@ -225,8 +242,12 @@ func (e *reference) admit(b *accelerator.Batch, at mono.Time, budget int) {
 	if e.cfg.Batching == Static && len(e.running) > 0 {
 		return
 	}
-	for budget > 0 && len(e.running) < e.cfg.MaxSeqs && len(e.waiting) > 0 {
-		r := e.waiting[0]
+	for i := 0; budget > 0 && len(e.running) < e.cfg.MaxSeqs && i < len(e.waiting); {
+		r := e.waiting[i]
+		if r.Adapter != 0 && !e.runs(r.Adapter) && e.adaptersRunning() == e.cfg.LoRA.MaxLoRAs {
+			i++
+			continue
+		}
 		hits := e.lookup(r)
 		loads := e.loadable(r, len(hits))
 		n := r.known() - (len(hits)+loads)*e.cfg.BlockTokens
@@ -259,7 +280,8 @@ func (e *reference) admit(b *accelerator.Batch, at mono.Time, budget int) {
 		}
 		e.extend(r, r.computed+n)
 		e.loads += loads
-		e.waiting = e.waiting[1:]
+		e.waiting = slices.Delete(e.waiting, i, i+1)
+		e.slot(r.Adapter)
 		e.running = append(e.running, r)
 		if !r.started {
 			r.started, r.first, r.cached = true, at, r.computed
@@ -325,6 +347,7 @@ func (e *reference) endStep() {
 			o.Finished, o.Reason = true, r.Reason
 			i := slices.Index(e.running, r)
 			e.running = slices.Delete(e.running, i, i+1)
+			e.idle(r.Adapter)
 			e.finish(r, r.Reason)
 		}
 		e.outputs = append(e.outputs, o)
@@ -337,6 +360,10 @@ func (e *reference) finish(r *refRequest, why FinishReason) {
 	e.counters.Finished[why]++
 	delete(e.live, r.ID)
 	r.over = true
+	uses := func(o *refRequest) bool { return o.Adapter == r.Adapter }
+	if !slices.ContainsFunc(e.running, uses) && !slices.ContainsFunc(e.waiting, uses) {
+		e.using = without(e.using, r.Adapter)
+	}
 }
 
 func (e *reference) publish() {
@@ -344,6 +371,77 @@ func (e *reference) publish() {
 	e.shown.Running, e.shown.Waiting = len(e.running), len(e.waiting)
 	e.shown.FreeBlocks, e.shown.TotalBlocks = len(e.free), e.cfg.NumBlocks
 	e.shown.KVUsage = float64(e.cfg.NumBlocks-len(e.free)) / float64(e.cfg.NumBlocks)
+	for _, r := range e.waiting {
+		if r.Adapter != 0 && !e.runs(r.Adapter) && e.adaptersRunning() == e.cfg.LoRA.MaxLoRAs {
+			e.shown.Deferred++
+		}
+	}
+	e.shownAdapters = nil
+	for _, a := range e.using {
+		u := AdapterUse{Adapter: a}
+		for _, r := range e.running {
+			if r.Adapter == a {
+				u.Running++
+			}
+		}
+		for _, r := range e.waiting {
+			if r.Adapter == a {
+				u.Waiting++
+			}
+		}
+		e.shownAdapters = append(e.shownAdapters, u)
+	}
+}
+
+// runs reports whether a request of the adapter is in the batch.
+func (e *reference) runs(a kvblock.Hash) bool {
+	return slices.ContainsFunc(e.running, func(r *refRequest) bool { return r.Adapter == a })
+}
+
+// adaptersRunning returns how many adapters the batch uses.
+func (e *reference) adaptersRunning() int {
+	different := map[kvblock.Hash]bool{}
+	for _, r := range e.running {
+		if r.Adapter != 0 {
+			different[r.Adapter] = true
+		}
+	}
+	return len(different)
+}
+
+// slot loads the adapter of a request that joins the batch.
+func (e *reference) slot(a kvblock.Hash) {
+	if a == 0 {
+		return
+	}
+	idle := func(a kvblock.Hash) bool { return !e.runs(a) }
+	if !slices.Contains(e.held, a) {
+		if len(e.held) == e.cfg.LoRA.MaxCPULoRAs {
+			victim := e.held[slices.IndexFunc(e.held, idle)]
+			e.held, e.slotted = without(e.held, victim), without(e.slotted, victim)
+		}
+		e.held = append(e.held, a)
+		e.fromDisk++
+	}
+	if !slices.Contains(e.slotted, a) {
+		if len(e.slotted) == e.cfg.LoRA.MaxLoRAs {
+			slotted := func(a kvblock.Hash) bool { return idle(a) && slices.Contains(e.slotted, a) }
+			e.slotted = without(e.slotted, e.held[slices.IndexFunc(e.held, slotted)])
+		}
+		e.slotted = append(e.slotted, a)
+		e.fromHost++
+	}
+}
+
+// idle notes that a request of the adapter has left the batch.
+func (e *reference) idle(a kvblock.Hash) {
+	if a != 0 && !e.runs(a) {
+		e.held = append(without(e.held, a), a)
+	}
+}
+
+func without(list []kvblock.Hash, a kvblock.Hash) []kvblock.Hash {
+	return slices.DeleteFunc(list, func(b kvblock.Hash) bool { return a == b })
 }
 
 func (e *reference) lookup(r *refRequest) []int {

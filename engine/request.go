@@ -21,6 +21,8 @@ type Request struct {
 	PromptTokens int // ≥ 1
 	OutputTokens int // the answer's true length; 0: an embedding, which ends with its prefill
 
+	Adapter kvblock.Hash // of the LoRA adapter's name; 0: the base model, the only one without Config.LoRA
+
 	// Blocks has the chained hashes of the prompt's full KV blocks, of BlockTokens
 	// tokens each, first block first. Fewer than the prompt fills is allowed: the blocks
 	// without a hash are never shared.
@@ -121,6 +123,8 @@ func (c *Config) check(r *Request) error {
 		return bad(ErrField, "OutputTokens", r.OutputTokens, fmt.Sprintf("0 to %d", math.MaxInt32))
 	case r.Reason != Stop && r.Reason != Length:
 		return bad(ErrField, "Reason", int(r.Reason), "Stop or Length")
+	case r.Adapter != 0 && c.LoRA.MaxLoRAs == 0:
+		return &RequestError{ID: r.ID, Field: "Adapter", Value: int64(r.Adapter), Allowed: "0: the engine has no slots for adapters", Err: ErrField}
 	}
 	tokens := r.PromptTokens + r.OutputTokens
 	promptBlocks := r.PromptTokens / c.BlockTokens

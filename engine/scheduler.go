@@ -6,7 +6,7 @@ import "kvasir/accelerator"
 // nothing to compute the engine becomes idle.
 func (e *Engine) startStep(start instant) {
 	e.batch = accelerator.Batch{Prefills: e.batch.Prefills[:0]}
-	e.loads = 0
+	e.loads, e.lora.fromHost, e.lora.fromDisk = 0, 0, 0
 	clear(e.filling)
 	e.filling = e.filling[:0]
 	if e.asleep {
@@ -32,7 +32,7 @@ func (e *Engine) startStep(start instant) {
 	if e.drafted > 0 {
 		cost = &e.draftCost
 	}
-	length := cost.Step(e.batch).Plus(e.loadTime, int64(e.loads))
+	length := e.lora.loading(cost.Step(e.batch).Plus(e.loadTime, int64(e.loads)))
 	e.span = span{start: start, first: length, growth: cost.Growth(e.decodes), steps: 1}
 	e.pause = 0
 	if e.decodes > 0 {
@@ -44,8 +44,8 @@ func (e *Engine) startStep(start instant) {
 }
 
 // prolong lets the running span go on while nothing changes: until a decode needs
-// something or ends, or a command comes. A waiting head that has no room now has none
-// before that.
+// something or ends, or a command comes. A waiting request that has no room or no slot now
+// has none before that.
 func (e *Engine) prolong() {
 	// What is due when a step starts ends the span before it, else the span ends with it.
 	steps := min((e.agenda[0].due+1)/2-e.step, maxSpan)
@@ -122,15 +122,16 @@ func (e *Engine) resume(r *request) bool {
 }
 
 // admit moves waiting requests into the batch, first come first served, while budget,
-// places and blocks allow. The head that does not fit blocks those behind it.
+// places and blocks allow. One that lacks a slot for its adapter is passed over; the first
+// other that does not fit blocks those behind it.
 func (e *Engine) admit(start instant) {
 	if e.cfg.Batching == Static && e.running.n > 0 {
 		return
 	}
 	budget := e.cfg.MaxBatchedTokens - e.batch.Tokens
-	for budget > 0 && e.running.n < e.cfg.MaxSeqs && e.waiting.head != nil {
-		r := e.waiting.head
-		if r == e.stuck && e.kv.gains == e.stuckGains {
+	for budget > 0 && e.running.n < e.cfg.MaxSeqs {
+		r := e.eligible()
+		if r == nil || r == e.stuck && e.kv.gains == e.stuckGains {
 			return
 		}
 		var hits []blockID
@@ -156,6 +157,7 @@ func (e *Engine) admit(start instant) {
 		}
 		e.waiting.remove(r)
 		e.running.pushBack(r)
+		e.lora.run(r.Adapter)
 		r.phase, r.order = filling, e.admitted
 		e.admitted++
 		e.loads += loads
@@ -208,6 +210,8 @@ func (e *Engine) preempt(r *request) {
 	e.kv.release(r)
 	r.phase, r.computed = waiting, 0
 	e.waiting.pushFront(r)
+	e.passed = nil
+	e.lora.count(r.Adapter, 0, 1)
 	e.counters.Preemptions++
 }
 
@@ -223,6 +227,7 @@ func (e *Engine) join(r *request) {
 // leave takes a request out of the running ones.
 func (e *Engine) leave(r *request) {
 	e.running.remove(r)
+	e.lora.stop(r.Adapter)
 	if r == e.partial {
 		e.partial = nil
 	}

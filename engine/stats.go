@@ -7,6 +7,7 @@ package engine
 type Stats struct {
 	Running     int     // requests in the batch (num_requests_running)
 	Waiting     int     // requests accepted and not in the batch (num_requests_waiting)
+	Deferred    int     // of those that wait, the ones that lack a slot for their adapter (num_requests_waiting_by_reason, deferred)
 	KVUsage     float64 // share of KV blocks in use, 0 to 1 (kv_cache_usage_perc); cached blocks that no request uses are free
 	FreeBlocks  int
 	TotalBlocks int // Config.NumBlocks
@@ -28,6 +29,8 @@ type Stats struct {
 func (e *Engine) publish() {
 	free, total := e.kv.free, len(e.kv.blocks)-1
 	e.shown = e.counters
+	e.lora.publish()
+	e.shown.Deferred = e.lora.deferred
 	e.shown.Running = e.running.n
 	e.shown.Waiting = e.waiting.n
 	e.shown.FreeBlocks = free

@@ -39,6 +39,7 @@ type Request struct {
 	BlockTokens  int            // estimated tokens a fine block, see Tokens; 0 where Blocks is empty
 	Head         kvblock.Hash   // hash of the whole prompt, the part after the last full block included
 	Key          kvblock.Hash   // hash of the routing header's value; 0: header absent
+	Adapter      kvblock.Hash   // of the LoRA adapter that is asked for (signal.Adapter); 0: the base model
 
 	// Owner, where Owned is set, is the only endpoint that can answer: it holds what the
 	// call goes on from. One that is gone is as good as none.
@@ -125,7 +126,11 @@ type View struct {
 	DiskOverlap []int32       // by slot: likewise on any of device, host and disk, at least HostOverlap; nil where nothing is known of disks
 	Active      []int32       // by slot: how many of the request's Blocks, from the first on, are of the prompts of outstanding calls there; nil unless the policy is an ActiveUser
 	SLO         SLO           // of the model
-	Scores      []float64     // parallel to Candidates; what the policy computed. Lower is better unless the policy says otherwise; NaN: not looked at
+
+	AdapterCalls []int32 // by slot: this router's outstanding calls of the request's adapter, 0 for the base model; nil unless the policy uses adapters
+	Adapters     []int32 // by slot: different adapters among this router's outstanding calls; likewise
+
+	Scores []float64 // parallel to Candidates; what the policy computed. Lower is better unless the policy says otherwise; NaN: not looked at
 }
 
 // Reason says in a word which branch of its rule a policy took. Each policy lists its
@@ -213,6 +218,33 @@ type OverlapUser interface {
 // in use aren't counted.
 type ActiveUser interface {
 	UsesActive()
+}
+
+// AdapterUser is a Policy that needs View.AdapterCalls and View.Adapters; for others no book
+// of adapters is kept.
+type AdapterUser interface {
+	UsesAdapters()
+}
+
+// Composite is a Policy that lets another one rank. Then returns that one.
+type Composite interface {
+	Then() Policy
+}
+
+// As returns the policy as a T, one of the interfaces above and below: itself, or the first
+// that is one of those that it lets rank.
+func As[T any](p Policy) (T, bool) {
+	for {
+		if t, ok := p.(T); ok {
+			return t, true
+		}
+		c, ok := p.(Composite)
+		if !ok {
+			var none T
+			return none, false
+		}
+		p = c.Then()
+	}
 }
 
 // KeyUser is a Policy that reads Request.Key, the hash of a request header's value.

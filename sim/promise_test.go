@@ -36,6 +36,7 @@ import (
 	"kvasir/selection/observe"
 	"kvasir/selection/policy"
 	"kvasir/selection/prefix"
+	"kvasir/selection/signal"
 	"kvasir/sim"
 	"kvasir/telemetry"
 	"kvasir/upstream"
@@ -64,6 +65,9 @@ const (
 	promiseMaxTokens = 160
 )
 
+// promiseAdapters are what half of the calls ask for.
+var promiseAdapters = []string{"sql", "chat", "org/law", "poems", "summaries"}
+
 // promiseCall is one call of the trace.
 type promiseCall struct {
 	at    time.Duration
@@ -73,7 +77,7 @@ type promiseCall struct {
 }
 
 // promiseTrace makes the workload: conversations that grow one prefix, a burst before the
-// kill, calls that are not streamed, embeddings, and clients that leave. Every arrival
+// kill, calls that are not streamed, embeddings, LoRA adapters, and clients that leave. Every arrival
 // and every leaving has a nanosecond of its own.
 func promiseTrace() []promiseCall {
 	r := seed.New(promiseSeed, seed.Workload, 7, 7)
@@ -93,6 +97,9 @@ func promiseTrace() []promiseCall {
 		}
 		c := promiseCall{at: unique(at)}
 		fields := map[string]any{"model": promiseModel}
+		if r := seed.New(promiseSeed, seed.Adapter, uint64(n), 0); r.Intn(2) == 0 {
+			fields["model"] = promiseAdapters[r.Intn(len(promiseAdapters))]
+		}
 		switch kind := r.Intn(20); {
 		case kind == 0:
 			c.route = tokenizer.Embeddings
@@ -134,6 +141,7 @@ func promiseEngine(t *testing.T) engine.Config {
 	c := engine.Defaults(profile)
 	c.EveryToken = true
 	c.NumBlocks, c.MaxModelLen, c.MaxSeqs, c.MaxBatchedTokens = 1500, 16000, 64, 2048
+	c.LoRA = engine.LoRA{MaxLoRAs: 2, MaxCPULoRAs: 3, LoadFromHost: 2 * time.Millisecond, LoadFromDisk: 9 * time.Millisecond}
 	return c
 }
 
@@ -167,7 +175,11 @@ func promiseRead(t *testing.T, c promiseCall, id int, cfg emulator.Config) sim.C
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := reader.Prompt(&blocks, promiseModel, "", promiseBlock)
+	model, adapter := promiseModel, kvblock.Hash(0)
+	if name := string(q.Model); name != promiseModel {
+		model, adapter = name, signal.Adapter(name)
+	}
+	p, err := reader.Prompt(&blocks, model, "", promiseBlock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,9 +191,10 @@ func promiseRead(t *testing.T, c promiseCall, id int, cfg emulator.Config) sim.C
 		At: mono.Time(c.at), LeaveAt: mono.Time(c.leave), Prompt: call.Items[0].Request,
 		Request: selection.Request{
 			ID: selection.CallID(id), Stream: q.Stream, InputTokens: p.InputTokens, OutputTokens: q.MaxTokens,
-			Blocks: slices.Clone(p.Blocks), BlockTokens: p.BlockTokens, Head: p.Head,
+			Blocks: slices.Clone(p.Blocks), BlockTokens: p.BlockTokens, Head: p.Head, Adapter: adapter,
 		},
 	}
+	out.Prompt.Adapter = adapter // which the emulator knows by number
 	if c.route == tokenizer.Embeddings {
 		out.Request.Kind = selection.Embed
 	}
@@ -189,7 +202,11 @@ func promiseRead(t *testing.T, c promiseCall, id int, cfg emulator.Config) sim.C
 }
 
 func promiseEmulator(t *testing.T) emulator.Config {
-	return emulator.Config{Models: []string{promiseModel}, Engine: promiseEngine(t), Speed: 1, Seed: promiseSeed}
+	c := emulator.Config{Models: []string{promiseModel}, Engine: promiseEngine(t), Speed: 1, Seed: promiseSeed}
+	for _, name := range promiseAdapters {
+		c.Adapters = append(c.Adapters, emulator.Adapter{Name: name})
+	}
+	return c
 }
 
 func promisePhase(i int) time.Duration {
@@ -319,7 +336,7 @@ func promiseGateway(t *testing.T, rule policy.Rule, epoch time.Time, transport h
 		live.Endpoints = append(live.Endpoints, proxy.Endpoint{URL: "http://" + promiseAddr(i)})
 	}
 	g, err := proxy.New(proxy.Config{
-		Models:     []proxy.Model{{Name: promiseModel, Machine: promiseMachine(rule), Pools: []proxy.Pool{live}}},
+		Models:     []proxy.Model{{Name: promiseModel, Adapters: promiseAdapters, Machine: promiseMachine(rule), Pools: []proxy.Pool{live}}},
 		Limits:     proxy.Limits{Calls: 5000, Body: 1 << 20, Buffered: 1 << 30, Event: 1 << 20, Preamble: 64 << 10},
 		Access:     proxy.Access{Anonymous: true},
 		Timeouts:   proxy.Timeouts{Header: time.Minute, FirstToken: time.Minute, Progress: time.Minute, Idle: time.Minute, Total: time.Hour},

@@ -7,6 +7,7 @@ import (
 
 	"kvasir/engine"
 	"kvasir/gateway/attempt"
+	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
 	"kvasir/selection/signal"
 )
@@ -204,7 +205,7 @@ func (p *replica) load(now mono.Time) (signal.Load, bool) {
 	p.advance(now)
 	s := p.eng.Stats()
 	c := &p.cfg.Config
-	return signal.Load{
+	load := signal.Load{
 		Running:       signal.Known(float64(s.Running), now),
 		Waiting:       signal.Known(float64(s.Waiting), now),
 		KVUsage:       signal.Known(s.KVUsage, now),
@@ -212,5 +213,15 @@ func (p *replica) load(now mono.Time) (signal.Load, bool) {
 		BlockTokens:   signal.Known(float64(c.BlockTokens), now),
 		PrefixQueries: signal.Known(float64(s.PrefixQueries), now),
 		PrefixHits:    signal.Known(float64(s.PrefixHits), now),
-	}, true
+	}
+	if n := c.LoRA.MaxLoRAs; n > 0 && s.Steps > 0 {
+		// As vLLM tells it: after the first step, and an adapter with a call in flight is
+		// named in both lists.
+		var adapters []kvblock.Hash
+		for _, u := range p.eng.Adapters() {
+			adapters = append(adapters, u.Adapter)
+		}
+		load.Adapters = signal.AdaptersOf(n, adapters, slices.Clone(adapters), now)
+	}
+	return load, true
 }

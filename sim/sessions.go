@@ -13,6 +13,7 @@ import (
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
 	"kvasir/selection"
+	"kvasir/selection/signal"
 )
 
 // Clock says when the later calls of a session come.
@@ -238,12 +239,19 @@ func (s *Sessions) fill(c *Call, st *step, at mono.Time) {
 		q.Kind = selection.Embed
 	}
 	p.PromptTokens, p.OutputTokens, p.Reason = w.PromptTokens, w.OutputTokens, engine.Stop
+	if w.Adapter != "" {
+		q.Adapter = signal.Adapter(w.Adapter)
+		p.Adapter = q.Adapter
+	}
 	if tokens == 0 {
 		q.Head = q.Key
 		return
 	}
 	q.Blocks, q.BlockTokens = workload.RouterBlocks(q.Blocks, w, tokens), workload.RouterBlockTokens
 	q.Head = head(w, q.Key)
+	if q.Adapter != 0 {
+		q.Head = workload.Extend(q.Head, uint64(q.Adapter))
+	}
 	chain, n := workload.EngineBlocks(p.Blocks, w, tokens, s.cfg.EngineBlockTokens)
 	p.Blocks, p.AnswerBlocks = chain[:n], chain[n:]
 }

@@ -61,6 +61,7 @@ func FuzzReadVLLM(f *testing.F) {
 	fuzzReader(f, VLLM().ReadLoad, string(golden(f, "vllm.txt")),
 		"vllm:num_requests_running 9007199254740992\nvllm:kv_cache_usage_perc{a=\"b\"} -0\nvllm:num_requests_waiting 1e999\n",
 		"vllm:cache_config_info{block_size=\"99999999999999999999\",num_gpu_blocks=\"-1\"} NaN",
+		"vllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\"a,b,\",waiting_lora_adapters=\"\\\"c\"} 5\nvllm:lora_requests_info{max_lora=\"4\"} 4\n",
 		"vllm:num_requests_running{engine=\"1\"} 1\nvllm:num_requests_running{engine=\"0\"} 2\nvllm:kv_cache_usage_perc{engine=\"0\"} 1\n")
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
 	"kvasir/selection/signal"
 	"kvasir/upstream/exposition"
@@ -57,6 +58,15 @@ type tally struct {
 	samples []sample
 	report  Report
 	bad     [numbers]uint8 // spellings, as bits, under which an impossible value stood
+
+	adapters adapterSample
+}
+
+// adapterSample is what the newest sample tells of LoRA adapters.
+type adapterSample struct {
+	at               float64 // Unix time; 0: there is none
+	slots            int
+	running, waiting []kvblock.Hash
 }
 
 // add takes a value from least to most. Another one, NaN included, is impossible.
@@ -97,6 +107,9 @@ func (t *tally) load(at mono.Time) (signal.Load, Report) {
 		rest = rest[all:]
 	}
 	l.Ranks = signal.RanksOf(ranks, at)
+	if a := &t.adapters; a.at > 0 {
+		l.Adapters = signal.AdaptersOf(a.slots, a.running, a.waiting, at)
+	}
 	t.report.Missing = missing(&l)
 	return l, t.report
 }

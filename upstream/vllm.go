@@ -2,7 +2,9 @@ package upstream
 
 import (
 	"math"
+	"strings"
 
+	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
 	"kvasir/selection/signal"
 	"kvasir/upstream/exposition"
@@ -23,14 +25,22 @@ import (
 //
 // The share is from 0 to 1, whatever "perc" suggests: "1 means 100 percent usage".
 //
+// lora_requests_info is there where the engine serves LoRA adapters. Its value is the Unix
+// time at which its labels were true, and labels of the past stay on the page: the newest
+// ones count. Names are separated by commas. Data-parallel ranks share the series, so it
+// tells of the rank that took a step last.
+//
 // /health is 200 while the engine lives, asleep or saturated too, and 503 when it is
 // dead. /load isn't read: without a flag that few set it says 0.
 func VLLM() Dialect {
 	return Dialect{Name: "vllm", HealthPath: "/health", MetricsPath: "/metrics", ReadLoad: readVLLM}
 }
 
-// vllmCacheConfig is the information series whose labels tell kvBlocks and blockTokens.
-const vllmCacheConfig = numbers
+// The information series, whose labels tell what no value does.
+const (
+	vllmCacheConfig = numbers + iota // kvBlocks and blockTokens
+	vllmLoRA                         // adapters
+)
 
 func vllmNumber(name []byte) (n number, spelling uint8) {
 	if string(name) == "process_start_time_seconds" {
@@ -51,6 +61,8 @@ func vllmNumber(name []byte) (n number, spelling uint8) {
 		return kvUsage, 1
 	case "cache_config_info":
 		return vllmCacheConfig, 0
+	case "lora_requests_info":
+		return vllmLoRA, 0
 	}
 	name, spelling = cutTotal(name)
 	switch string(name) {
@@ -84,6 +96,8 @@ func readVLLM(page Page, at mono.Time) (signal.Load, Report) {
 		switch n {
 		case vllmCacheConfig:
 			t.cacheConfig(s, v.rank)
+		case vllmLoRA:
+			t.loraRequests(s)
 		case kvUsage:
 			t.add(v, 0, 1)
 		case started:
@@ -110,4 +124,33 @@ func (t *tally) cacheConfig(s *exposition.Scanner, rank int32) {
 	if !ok || !okSize {
 		t.report.BadValues++
 	}
+}
+
+// loraRequests reads the adapters in use out of the labels of a sample, unless one that is
+// newer was read before.
+func (t *tally) loraRequests(s *exposition.Scanner) {
+	slots, told, ok := label(s, "max_lora", 1)
+	if at := s.Value(); !told || !ok || !(at >= 1 && at <= countMax) {
+		t.report.BadValues++
+		return
+	} else if at <= t.adapters.at {
+		return
+	} else {
+		t.adapters.at = at
+	}
+	running, _ := s.Label("running_lora_adapters")
+	waiting, _ := s.Label("waiting_lora_adapters")
+	t.adapters.slots = int(slots)
+	t.adapters.running, t.adapters.waiting = adapterNames(running), adapterNames(waiting)
+}
+
+// adapterNames returns the adapters of a list of names, separated by commas.
+func adapterNames(list string) []kvblock.Hash {
+	var adapters []kvblock.Hash
+	for name := range strings.SplitSeq(list, ",") {
+		if name != "" {
+			adapters = append(adapters, signal.Adapter(name))
+		}
+	}
+	return adapters
 }

@@ -160,7 +160,7 @@ func (r *run) plan(ctx context.Context, ready chan<- planned) {
 // body returns what a call of a session sends.
 func (r *run) body(p *planned, call int) []byte {
 	c := &p.session.Calls[call]
-	return r.Target.body(r.Text.Messages(nil, &p.session, call), c.OutputTokens)
+	return r.Target.body(c.Adapter, r.Text.Messages(nil, &p.session, call), c.OutputTokens)
 }
 
 // begin begins each session when it is to.

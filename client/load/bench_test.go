@@ -485,7 +485,7 @@ func TestTarget_Bodies(t *testing.T) {
 		if err := target.Prepare(); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(target.body(messages, 7)); got != want[backend.Grammar] {
+		if got := string(target.body("", messages, 7)); got != want[backend.Grammar] {
 			t.Errorf("%s:\n%s, want\n%s", backend.Name, got, want[backend.Grammar])
 		}
 	}
@@ -516,6 +516,19 @@ func TestTarget_JoinsV1Once(t *testing.T) {
 		target := &Target{BaseURL: x[0], Endpoint: x[1], Backend: Backends()[2], Model: "m"}
 		if err := target.Prepare(); err != nil || target.url != x[2] {
 			t.Errorf("%s and %q make %s, want %s (%v)", x[0], x[1], target.url, x[2], err)
+		}
+	}
+}
+
+// A call that asks for an adapter names it as its model.
+func TestBody_NamesTheAdapter(t *testing.T) {
+	target := Target{BaseURL: "http://a", Model: "m", Backend: Backends()[0]}
+	if err := target.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	for adapter, want := range map[string]string{"": `{"model":"m","stream":true`, "sql": `{"model":"sql","stream":true`} {
+		if got := string(target.body(adapter, nil, 1)); !strings.HasPrefix(got, want) {
+			t.Errorf("adapter %q: %s", adapter, got)
 		}
 	}
 }

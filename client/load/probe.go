@@ -45,7 +45,7 @@ func Ready(ctx context.Context, target *Target, client *http.Client, most, timeo
 	if err := target.Prepare(); err != nil || most == 0 {
 		return err
 	}
-	body := target.body([]workload.Message{{Role: "user", Content: "Are you ready?"}}, 1)
+	body := target.body("", []workload.Message{{Role: "user", Content: "Are you ready?"}}, 1)
 	err := attempts(ctx, true, func() (bool, error) {
 		sample := ask(ctx, target, client, timeout, body)
 		err := fmt.Errorf("%s: %s", sample.Failure, sample.Detail)
@@ -147,7 +147,7 @@ func (b *Bench) WarmUp(ctx context.Context, calls int) error {
 			if number == calls {
 				return nil
 			}
-			body := b.Target.body(b.Text.Messages(nil, &s, i), s.Calls[i].OutputTokens)
+			body := b.Target.body(s.Calls[i].Adapter, b.Text.Messages(nil, &s, i), s.Calls[i].OutputTokens)
 			if sample := ask(ctx, b.Target, b.Client, b.Timeout, body); sample.Failure == report.Unfinished {
 				return context.Cause(ctx)
 			} else if sample.Failure != "" {

@@ -102,7 +102,7 @@ func BenchmarkPrompts(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(8192 * 4)
 	for b.Loop() {
-		if len(target.body(text.Messages(nil, &session, 0), 10)) < 8192*4 {
+		if len(target.body("", text.Messages(nil, &session, 0), 10)) < 8192*4 {
 			b.Fatal("the body is too short")
 		}
 	}

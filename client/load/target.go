@@ -49,7 +49,7 @@ type Target struct {
 	IgnoreEOS bool // the answer goes on to its bound (engines know it, providers do not)
 
 	url  string
-	head []byte // of each body, up to where what differs begins
+	head []byte // of each body, from behind the model's name up to where what differs begins
 }
 
 // Prepare checks the target and makes it ready. It reports every mistake.
@@ -115,10 +115,9 @@ func (t *Target) promptField() string {
 	return "messages"
 }
 
-// members returns the beginning of each body: what is the same in all of them.
+// members returns what is the same in all bodies, behind the model's name.
 func (t *Target) members() []byte {
-	b := api.AppendString([]byte(`{"model":`), t.Model)
-	b = append(b, `,"stream":true`...)
+	b := []byte(`,"stream":true`)
 	add := func(key, value string) {
 		if _, given := t.Extra[key]; !given {
 			b = append(append(append(api.AppendString(append(b, ','), key), ':'), value...), ""...)
@@ -144,14 +143,16 @@ func (t *Target) members() []byte {
 	return b
 }
 
-// body returns the body of a call: the messages, and the greatest number of tokens that the
-// answer may have, at least 1.
-func (t *Target) body(messages []workload.Message, most int) []byte {
-	size := len(t.head) + 128
+// body returns the body of a call: the model's name, or that of the adapter if there is one,
+// the messages, and the greatest number of tokens that the answer may have, at least 1.
+func (t *Target) body(adapter string, messages []workload.Message, most int) []byte {
+	model := cmp.Or(adapter, t.Model)
+	size := len(model) + len(t.head) + 128
 	for _, m := range messages {
 		size += len(m.Content) + 64
 	}
-	b := append(make([]byte, 0, size), t.head...)
+	b := api.AppendString(append(make([]byte, 0, size), `{"model":`...), model)
+	b = append(b, t.head...)
 	if _, given := t.Extra[t.Backend.bound]; !given {
 		b = append(append(append(b, `,"`...), t.Backend.bound...), `":`...)
 		b = strconv.AppendInt(b, int64(max(most, 1)), 10)

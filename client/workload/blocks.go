@@ -59,15 +59,17 @@ const RouterBlockTokens = 64
 // that cover it, and all before it. So where a workload's blocks are the longer ones, a
 // prefix that ends within one counts as not shared there: more is not known. What lies
 // behind the blocks that the call has is left out. Where they do not end together, a block
-// is named after the block of the workload in which it ends.
+// is named after the block of the workload in which it ends. Calls of different adapters
+// share none.
 func RouterBlocks(dst []kvblock.Hash, c *Call, blockTokens int) []kvblock.Hash {
+	salt := c.Salt()
 	for n := 1; n <= kvblock.MostBlocks; n++ {
 		end := RouterBlockTokens * kvblock.Span(n)
 		h, ok := c.prefix(end, blockTokens)
 		if end > c.PromptTokens || !ok {
 			break
 		}
-		dst = append(dst, h)
+		dst = append(dst, Salted(h, salt))
 	}
 	return dst
 }
@@ -81,6 +83,7 @@ func EngineBlocks(dst []kvblock.Hash, c *Call, blockTokens, engineTokens int) (c
 	if engineTokens < 1 {
 		return dst, 0
 	}
+	salt := c.Salt()
 	for end := engineTokens; end <= c.PromptTokens+c.OutputTokens; end += engineTokens {
 		h, ok := c.prefix(end, blockTokens)
 		if !ok {
@@ -89,7 +92,7 @@ func EngineBlocks(dst []kvblock.Hash, c *Call, blockTokens, engineTokens int) (c
 		if end <= c.PromptTokens {
 			prompt++
 		}
-		dst = append(dst, h)
+		dst = append(dst, Salted(h, salt))
 	}
 	return dst, prompt
 }

@@ -44,12 +44,15 @@ type Call struct {
 	// the workload or made it. A run that follows that clock ignores After and Gap.
 	Offset time.Duration
 
+	Adapter string // the LoRA adapter that is asked for, by name; empty: the base model
+
 	PromptTokens int // ≥ 1
 	OutputTokens int // ≥ 0; 0: no answer tokens, an embedding
 
 	// Blocks has the chained hashes of the prompt's full blocks of Source.BlockTokens
 	// tokens, first block first: two prompts share a hash exactly when they share all up to
-	// that block's end. Shared between calls; it must not be changed.
+	// that block's end, whatever adapters they ask for: RouterBlocks and EngineBlocks tell
+	// these apart. Shared between calls; it must not be changed.
 	Blocks []kvblock.Hash
 
 	// AnswerBlocks continues Blocks with the full blocks that prompt and answer fill

@@ -37,6 +37,11 @@ flags:
   --max-model-len N                 most tokens of prompt and answer (default: the profile's, or what the KV blocks hold)
   --enable-chunked-prefill=BOOL     compute prompts over several steps (default true)
   --enable-prefix-caching=BOOL      keep the KV blocks of ended requests (default true)
+  --lora-modules NAMES              LoRA adapters that it serves as models, separated by commas, each NAME or NAME=PATH
+  --max-loras N                     adapters that a step may use together (default 1 with --lora-modules)
+  --max-cpu-loras N                 adapters in the host's memory (default: --max-loras)
+  --emulate-lora-host-load D        what a step waits for an adapter that is in no slot (default 10ms)
+  --emulate-lora-disk-load D        and besides where the host has it not (default 500ms)
   --data-parallel-size N            engines behind the one address, each with the blocks above (default 1)
   --max-num-queued-reqs N           requests that run and wait, over all engines; more are refused with 503 (default: none)
   --enable-prompt-tokens-details=BOOL  report cached_tokens in usage (default true)
@@ -118,6 +123,9 @@ func parseEngine(env environment, args []string) (engineOptions, error) {
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8000", "")
 	model := f.String("model", "", "")
 	aliases := f.String("alias", "", "")
+	modules := f.String("lora-modules", "", "")
+	var lora engine.LoRA
+	loraFlags(f, &lora, "emulate-lora-host-load", "emulate-lora-disk-load")
 	profile := f.String("profile", "llama-3.1-8b/h100", "")
 	details := f.Bool("enable-prompt-tokens-details", true, "")
 	created := f.Bool("created-series", !pythonTrue(env.getenv("PROMETHEUS_DISABLE_CREATED_SERIES")), "")
@@ -153,7 +161,27 @@ func parseEngine(env environment, args []string) (engineOptions, error) {
 	if *aliases != "" {
 		c.Models = append(c.Models, strings.Split(*aliases, ",")...)
 	}
-	return o, checkEngine(&o)
+	if *modules != "" {
+		for module := range strings.SplitSeq(*modules, ",") {
+			name, path, _ := strings.Cut(module, "=")
+			c.Adapters = append(c.Adapters, emulator.Adapter{Name: name, Path: path})
+		}
+	}
+	given := map[string]bool{}
+	f.Visit(func(x *flag.Flag) { given[x.Name] = true })
+	if len(c.Adapters) > 0 && !given["max-loras"] {
+		lora.MaxLoRAs = 1 // vLLM's default
+	}
+	c.Engine.LoRA = loraOf(lora)
+	err = checkEngine(&o)
+	if len(c.Adapters) == 0 {
+		for _, name := range []string{"max-loras", "max-cpu-loras", "emulate-lora-host-load", "emulate-lora-disk-load"} {
+			if given[name] {
+				err = errors.Join(err, fmt.Errorf("--%s is given without --lora-modules", name))
+			}
+		}
+	}
+	return o, err
 }
 
 // pythonTrue reports whether prometheus_client takes the value of a variable for true.
@@ -200,22 +228,28 @@ func schedulerFlags(f *flag.FlagSet) func(accelerator.Profile) engine.Config {
 
 // engineFlags names the flag of each field that a configuration error can name.
 var engineFlags = map[string]string{
-	"Models":             "--model with --alias",
-	"Speed":              "--speed",
-	"Ranks":              "--data-parallel-size",
-	"MaxQueued":          "--max-num-queued-reqs",
-	"NumBlocks":          "--num-gpu-blocks less the empty one",
-	"BlockTokens":        "--block-size",
-	"MaxBatchedTokens":   "--max-num-batched-tokens",
-	"MaxSeqs":            "--max-num-seqs",
-	"MaxModelLen":        "--max-model-len",
-	"Engine.MaxModelLen": "--max-model-len",
-	"Faults":             "the sum of the --fault flags",
-	"Faults.Error":       "--fault-error-rate",
-	"Faults.Overload":    "--fault-overload-rate",
-	"Faults.Stall":       "--fault-stall-rate",
-	"Faults.Reset":       "--fault-reset-rate",
-	"Faults.StreamError": "--fault-stream-error-rate",
+	"Models":               "--model with --alias",
+	"Speed":                "--speed",
+	"Ranks":                "--data-parallel-size",
+	"MaxQueued":            "--max-num-queued-reqs",
+	"NumBlocks":            "--num-gpu-blocks less the empty one",
+	"BlockTokens":          "--block-size",
+	"MaxBatchedTokens":     "--max-num-batched-tokens",
+	"MaxSeqs":              "--max-num-seqs",
+	"MaxModelLen":          "--max-model-len",
+	"Engine.MaxModelLen":   "--max-model-len",
+	"Adapters":             "a name in --lora-modules",
+	"Engine.LoRA.MaxLoRAs": "--max-loras",
+	"LoRA.MaxLoRAs":        "--max-loras",
+	"LoRA.MaxCPULoRAs":     "--max-cpu-loras",
+	"LoRA.LoadFromHost":    "--emulate-lora-host-load",
+	"LoRA.LoadFromDisk":    "--emulate-lora-disk-load",
+	"Faults":               "the sum of the --fault flags",
+	"Faults.Error":         "--fault-error-rate",
+	"Faults.Overload":      "--fault-overload-rate",
+	"Faults.Stall":         "--fault-stall-rate",
+	"Faults.Reset":         "--fault-reset-rate",
+	"Faults.StreamError":   "--fault-stream-error-rate",
 }
 
 // checkEngine reports every mistake in the words of the command line.

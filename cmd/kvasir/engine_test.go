@@ -5,9 +5,14 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"kvasir/engine"
+	"kvasir/engine/emulator"
 )
 
 func engineEnv(out, err io.Writer) environment {
@@ -30,6 +35,10 @@ func TestEngine_WhenAFlagIsWrong_SaysWhatIsAllowed(t *testing.T) {
 		{"--fault-error-rate 1.5", []string{"--fault-error-rate is 1.5; allowed: 0 to 1"}},
 		{"--fault-error-rate 0.5 --fault-stall-rate 0.75", []string{"the sum of the --fault flags is 1.25; allowed: "}},
 		{"--model a --alias b,a", []string{"--model with --alias is "}},
+		{"--lora-modules a,a", []string{"a name in --lora-modules is a; allowed: names"}},
+		{"--lora-modules a --max-loras 0", []string{"--max-loras is 0; allowed: 1 or more"}},
+		{"--lora-modules a --max-loras 2 --max-cpu-loras 1", []string{"--max-cpu-loras is 1; allowed: MaxLoRAs, 2, to"}},
+		{"--max-loras 2 --emulate-lora-host-load 1s", []string{"--max-loras is given without --lora-modules", "--emulate-lora-host-load is given without"}},
 		{"--shutdown-timeout -1s", []string{"--shutdown-timeout is -1s; allowed: 0 or more"}},
 		{"--nonsense", []string{"flag provided but not defined: -nonsense"}},
 		{"more", []string{`"more" is not a flag`}},
@@ -75,6 +84,23 @@ func TestEngine_TakesTheFlagsOver(t *testing.T) {
 	}
 	if strings.Join(c.Models, " ") != "m x y" || !c.HidePromptDetails {
 		t.Errorf("%+v", c)
+	}
+}
+
+func TestEngine_TakesAdaptersOver(t *testing.T) {
+	for args, want := range map[string]engine.LoRA{
+		"":                  {MaxLoRAs: 1, MaxCPULoRAs: 1, LoadFromHost: loraHostLoad, LoadFromDisk: loraDiskLoad},
+		"--max-loras 4":     {MaxLoRAs: 4, MaxCPULoRAs: 4, LoadFromHost: loraHostLoad, LoadFromDisk: loraDiskLoad},
+		"--max-cpu-loras 8": {MaxLoRAs: 1, MaxCPULoRAs: 8, LoadFromHost: loraHostLoad, LoadFromDisk: loraDiskLoad},
+		"--max-loras 2 --emulate-lora-host-load 1ms --emulate-lora-disk-load 0s": {MaxLoRAs: 2, MaxCPULoRAs: 2, LoadFromHost: time.Millisecond},
+	} {
+		o, err := parseEngine(engineEnv(io.Discard, io.Discard), strings.Fields("--lora-modules sql=/loras/sql,chat "+args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(o.config.Adapters, []emulator.Adapter{{Name: "sql", Path: "/loras/sql"}, {Name: "chat"}}) || o.config.Engine.LoRA != want {
+			t.Errorf("%s: %+v, %+v, want %+v", args, o.config.Adapters, o.config.Engine.LoRA, want)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ workload:
                              Kvasir's own format; may be compressed with zstd or gzip
   --trace-format FORMAT      (default: found out by its first record)
   and all other flags of reading and changing that kvasir trace -h lists, but --seed and --rate:
-  --for 10m, --sessions 1000, --loops 3 --fresh, --raw, --strict, …
+  --for 10m, --sessions 1000, --loops 3 --fresh, --raw, --strict, --adapters zipf:n=16, …
   --workload SPEC            a generator in place of a trace, such as conversations:turns=6,system=2000;
                              help lists them
   --arrivals SPEC            when its sessions come, such as gamma:rate=2,burstiness=0.3; help lists
@@ -58,6 +58,12 @@ pool:
                              accepted, and what drafting adds to a step (default: none)
   --host-blocks N --host-bandwidth BYTES
                              KV blocks in the host's memory, and bytes a second back (default: none)
+  --max-loras N --max-cpu-loras N
+                             LoRA adapters that a step may use together, and that the host's memory
+                             holds (default: none, and --max-loras)
+  --lora-host-load D --lora-disk-load D
+                             what a step waits for an adapter that is in no slot, and besides where
+                             the host has it not (defaults 10ms and 500ms)
   --block-size N             tokens a KV block (default: the trace's, else 16)
   --down ENGINE@FROM-TO      one of the replicas, counted from 1, is gone and comes back empty; without
                              -TO it does not; may be repeated, as the following

@@ -168,6 +168,9 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	if !o.goodput && (o.svg != "" || o.csv != "") {
 		errs = append(errs, errors.New("--svg and --csv go with --goodput; --format csv prints a plain run"))
 	}
+	if (given["lora-host-load"] || given["lora-disk-load"]) && e.lora.MaxLoRAs == 0 {
+		errs = append(errs, errors.New("--lora-host-load and --lora-disk-load need --max-loras"))
+	}
 	if e.batching != engine.Continuous.String() && e.batching != engine.Static.String() {
 		bad("batching", e.batching, "continuous or static")
 	}
@@ -259,6 +262,7 @@ type replicaFlags struct {
 	batching                             string
 	speculation                          engine.Speculation
 	host                                 engine.HostTier
+	lora                                 engine.LoRA
 }
 
 func (e *replicaFlags) flags(f *flag.FlagSet) {
@@ -276,6 +280,7 @@ func (e *replicaFlags) flags(f *flag.FlagSet) {
 	f.DurationVar(&e.speculation.Overhead, "speculative-overhead", 0, "")
 	f.IntVar(&e.host.Blocks, "host-blocks", 0, "")
 	f.Float64Var(&e.host.Bandwidth, "host-bandwidth", 0, "")
+	loraFlags(f, &e.lora, "lora-host-load", "lora-disk-load")
 }
 
 // replicaFlagOf has the flag that sets a field of engine.Config.
@@ -284,6 +289,8 @@ var replicaFlagOf = map[string]string{
 	"MaxModelLen": "max-model-len", "Overhead": "step-overhead", "PrefixCaching": "enable-prefix-caching",
 	"Host.Blocks": "host-blocks", "Host.Bandwidth": "host-bandwidth", "Speculation.Drafted": "speculative-tokens",
 	"Speculation.Acceptance": "speculative-acceptance", "Speculation.Overhead": "speculative-overhead",
+	"LoRA.MaxLoRAs": "max-loras", "LoRA.MaxCPULoRAs": "max-cpu-loras", "LoRA.LoadFromHost": "lora-host-load",
+	"LoRA.LoadFromDisk": "lora-disk-load",
 }
 
 // config is one replica's; blocks of another size than --block-size hold as many tokens.
@@ -304,7 +311,7 @@ func (e *replicaFlags) config(p accelerator.Profile, block int) engine.Config {
 		c.MaxSeqs = min(c.MaxSeqs, c.MaxBatchedTokens/(1+max(e.speculation.Drafted, 0)))
 	}
 	c.ChunkedPrefill, c.PrefixCaching, c.Overhead = e.chunked, e.caching, e.overhead
-	c.Speculation, c.Host = e.speculation, e.host
+	c.Speculation, c.Host, c.LoRA = e.speculation, e.host, loraOf(e.lora)
 	if e.batching == engine.Static.String() {
 		c.Batching, c.ChunkedPrefill = engine.Static, false
 	}

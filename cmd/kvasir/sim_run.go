@@ -33,6 +33,13 @@ func (o *simOptions) run(ctx context.Context, env environment) error {
 	if err != nil {
 		return err
 	}
+	if w.adapted {
+		for i := range o.scenario.Engines {
+			if o.scenario.Engines[i].Config.LoRA.MaxLoRAs == 0 {
+				return fmt.Errorf("%s asks for LoRA adapters and the engines have no slots for them: --max-loras is needed", w.name)
+			}
+		}
+	}
 	if warmup := o.warmupOf(w); warmup >= w.length && w.length > 0 {
 		return fmt.Errorf("--warmup is %v and the last session comes at %v: nothing is left to measure", warmup, w.length)
 	}

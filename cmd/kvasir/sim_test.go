@@ -157,6 +157,10 @@ func TestSim_SaysWhatIsWrong(t *testing.T) {
 		"--clock: yesterday":            {"--trace", excerpt, "--clock", "yesterday"},
 		"abacus":                        {"--trace", excerpt, "--device", "abacus"},
 		"--host-blocks is -1":           {"--trace", excerpt, "--host-blocks", "-1"},
+		"--max-cpu-loras is 1":          {"--trace", excerpt, "--max-loras", "2", "--max-cpu-loras", "1"},
+		"--max-loras is 0":              {"--trace", excerpt, "--max-cpu-loras", "2"},
+		"need --max-loras":              {"--trace", excerpt, "--lora-host-load", "2ms"},
+		"--adapters: n is 0":            {"--trace", excerpt, "--adapters", "zipf:n=0"},
 		"--speculative-acceptance is 2": {"--trace", excerpt, "--speculative-tokens", "2", "--speculative-acceptance", "2"},
 		"continuous or static":          {"--trace", excerpt, "--batching", "no"},
 		"one of them":                   {"--trace", excerpt, "--workload", "chat-turn"},
@@ -251,6 +255,32 @@ func TestSim_ResizesTheHostTier(t *testing.T) {
 	none, small := cached(), cached("--host-blocks", "400", "--host-bandwidth", "5e10")
 	if small > none+0.01 {
 		t.Errorf("a tier of 6,400 tokens finds %v, none %v", small, none)
+	}
+}
+
+// Adapters need slots; with slots each row is of calls that were answered.
+func TestSim_PlaysAdapters(t *testing.T) {
+	args := []string{"--trace", excerpt, "--policy", "least-outstanding,lora-affinity", "--adapters", "zipf:n=6", "--format", "json"}
+	if code, _, errs := simulate(t, args...); code != 1 || !strings.Contains(errs, "--max-loras is needed") {
+		t.Errorf("without slots: exit %d, %s", code, errs)
+	}
+	code, out, errs := simulate(t, append(args, "--max-loras", "2")...)
+	var report struct {
+		Config  struct{ Notes []string }
+		Results []struct {
+			Calls float64
+			TTFT  struct{ P95 float64 } `json:"ttft_s"`
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &report); code != 0 || err != nil {
+		t.Fatalf("exit %d: %s%v", code, errs, err)
+	}
+	if !strings.Contains(strings.Join(report.Config.Notes, "; "), "zipf:n=6") {
+		t.Errorf("the notes do not tell the adapters: %q", report.Config.Notes)
+	}
+	least, affine := report.Results[0], report.Results[1]
+	if least.Calls < 1000 || affine.Calls < 1000 || affine.TTFT.P95 >= least.TTFT.P95 {
+		t.Errorf("least-outstanding %+v, lora-affinity %+v", least, affine)
 	}
 }
 

@@ -41,12 +41,15 @@ flags of changing, which apply in this order:
   --loops N               play it N times
   --fresh                 each loop has prefixes of its own
   --rate FACTOR           so many times as many sessions a second
+  --adapters SPEC         each session asks for a LoRA adapter, drawn as in zipf:n=16,exponent=1,share=1
+                          (these are the defaults), of which the share is that of the sessions that do
 `
 
 // traceFlags say how a trace is read and changed.
 type traceFlags struct {
-	options trace.Options
-	change  trace.Transform
+	options  trace.Options
+	change   trace.Transform
+	adapters string // a mix of them; empty: as the trace has them
 }
 
 // register adds all flags.
@@ -82,12 +85,33 @@ func (t *traceFlags) changing(f *flag.FlagSet) {
 	f.IntVar(&c.Sessions, "sessions", 0, "")
 	f.IntVar(&c.Loops, "loops", 0, "")
 	f.BoolVar(&c.Fresh, "fresh", false, "")
+	f.StringVar(&t.adapters, "adapters", "", "")
 }
 
 // validate returns every mistake.
 func (t *traceFlags) validate() error {
 	t.change.Seed = t.options.Seed
-	return errors.Join(t.options.Validate(), t.change.Validate())
+	errs := []error{t.options.Validate(), t.change.Validate()}
+	if t.adapters != "" {
+		if _, err := workload.ParseAdapters(t.adapters); err != nil {
+			errs = append(errs, prefixed("--adapters: ", err)...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// apply makes the changes to a source, which validate has accepted.
+func (t *traceFlags) apply(s workload.Source) workload.Source {
+	return t.adapt(t.change.Apply(s))
+}
+
+// adapt lets the sessions ask for the adapters that --adapters says.
+func (t *traceFlags) adapt(s workload.Source) workload.Source {
+	if t.adapters == "" {
+		return s
+	}
+	a, _ := workload.ParseAdapters(t.adapters)
+	return a.Apply(s, t.options.Seed)
 }
 
 // open returns the trace of a file with the changes made, also in what is said of it. tally,
@@ -100,6 +124,7 @@ func (t *traceFlags) open(name string, tally func(trace.Tally)) (*trace.Trace, e
 		return nil, err
 	}
 	t.change.Change(tr)
+	tr.Source = t.adapt(tr.Source)
 	return tr, nil
 }
 

@@ -78,7 +78,7 @@ func access(c *config.Config) proxy.Access {
 func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, error) {
 	timeouts := proxy.Timeouts(mc.Timeouts)
 	m := proxy.Model{
-		Name: mc.Name, Aliases: mc.Aliases, Timeouts: &timeouts,
+		Name: mc.Name, Aliases: mc.Aliases, Adapters: mc.Adapters, Timeouts: &timeouts,
 		Machine: flow.Config{
 			Seed: c.Seed, Calls: mc.Calls,
 			Retry: attempt.Config(c.Retry), Health: health.Config(c.Health),
@@ -109,7 +109,7 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 			Name: pc.Name, PolicyName: pc.Policy.Name, Policy: pc.Policy.Params.New(),
 			MaxAge: pc.Signals.MaxAge, Misses: pc.Probe.Failures,
 		}
-		if k, ok := pool.Policy.(selection.KeyUser); ok && m.KeyHeader == "" {
+		if k, ok := selection.As[selection.KeyUser](pool.Policy); ok && m.KeyHeader == "" {
 			m.KeyHeader = k.KeyHeader() // pools of one model agree on it
 		}
 		for _, e := range pc.Endpoints {

@@ -85,7 +85,7 @@ func (o *workloadOptions) open(seed uint64, rate float64, tally func(trace.Tally
 		if err != nil {
 			return s, nil, err
 		}
-		return read.change.Apply(s), []string{"sessions arrive by " + o.arrivals}, nil
+		return read.apply(s), []string{"sessions arrive by " + o.arrivals}, nil
 	}
 	t, err := read.open(o.trace, tally)
 	if err != nil {
@@ -118,6 +118,7 @@ type loadedWorkload struct {
 	rate            float64       // for which that holds
 	generated       bool          // at another rate, a run lasts as long
 	loop            string        // what waits for answers
+	adapted         bool          // some calls ask for an adapter
 	notes           []string      // what a reader of the result must know
 
 	open func(seed uint64, rate float64) (workload.Source, error)
@@ -153,6 +154,9 @@ func (o *workloadOptions) load(ctx context.Context, seed uint64, seeds int, rate
 		return nil, err
 	}
 	w.blockTokens, w.loop, w.notes = source.BlockTokens, source.Loop, notes
+	if o.read.adapters != "" {
+		w.notes = append(w.notes, "sessions ask for adapters by "+o.read.adapters)
+	}
 	size := 0
 	for s, err := range interruptible(ctx, source).Sessions {
 		if err != nil {
@@ -162,6 +166,7 @@ func (o *workloadOptions) load(ctx context.Context, seed uint64, seeds int, rate
 		w.calls += len(s.Calls)
 		w.length = s.At
 		for i := range s.Calls {
+			w.adapted = w.adapted || s.Calls[i].Adapter != ""
 			size += 16 + len(s.Calls[i].Blocks) + len(s.Calls[i].AnswerBlocks)
 		}
 	}

@@ -98,7 +98,7 @@ func (s *Server) Restart(ctx context.Context, down time.Duration) error {
 		old := s.life.Load()
 		s.life.Store(newLife(time.Now().Add(down)))
 		s.failAll(errGone)
-		s.ranks, s.asleep = ranks, 0
+		s.ranks, s.asleep, s.loras = ranks, 0, loraInfo{}
 		for _, k := range s.ranks {
 			if s.pace != 1 {
 				k.engine.Throttle(now, s.pace)

@@ -40,9 +40,10 @@ const MaxRanks = 64
 
 // Config is one emulated engine.
 type Config struct {
-	Models []string      // names it answers to, at least one; the first is its own
-	Engine engine.Config // one request of MaxModelLen tokens must fit into its KV blocks
-	Ranks  int           // data-parallel engines behind the one address, each as Engine says; 0 means 1
+	Models   []string      // names it answers to, at least one; the first is its own
+	Engine   engine.Config // one request of MaxModelLen tokens must fit into its KV blocks
+	Adapters []Adapter     // LoRA adapters, each answering to its name; the engine must have slots for them
+	Ranks    int           // data-parallel engines behind the one address, each as Engine says; 0 means 1
 
 	Speed float64   // engine seconds a real second; 0 means 1
 	Epoch time.Time // the engine's instant 0; zero means the start of Run
@@ -70,8 +71,13 @@ type Config struct {
 
 // Limits returns what tokenizer.Read must know to read calls as this engine does.
 func (c *Config) Limits() tokenizer.Limits {
+	adapters := make([]string, len(c.Adapters))
+	for i, a := range c.Adapters {
+		adapters[i] = a.Name
+	}
 	return tokenizer.Limits{
 		Models:      c.Models,
+		Adapters:    adapters,
 		MaxModelLen: c.Engine.MaxModelLen,
 		BlockTokens: c.Engine.BlockTokens,
 		Seed:        c.Seed,
@@ -104,6 +110,7 @@ func (c *Config) Validate() error {
 			break
 		}
 	}
+	c.checkAdapters(bad)
 	if err := c.Engine.Validate(); err != nil {
 		errs = append(errs, err)
 	} else if room := c.Engine.NumBlocks * c.Engine.BlockTokens; c.Engine.MaxModelLen > room {
@@ -146,6 +153,7 @@ type Server struct {
 	ranks  []*rank
 	pace   float64 // of Throttle
 	asleep int     // sleep level, 0 awake
+	loras  loraInfo
 
 	mu    sync.Mutex
 	stats []engine.Stats // by rank
@@ -164,7 +172,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Models = slices.Clone(c.Models)
+	c.Models, c.Adapters = slices.Clone(c.Models), slices.Clone(c.Adapters)
 	s := &Server{
 		cfg:         c,
 		limits:      c.Limits(),

@@ -14,7 +14,8 @@ import (
 type view struct {
 	stats   engine.Stats
 	metrics metrics
-	asleep  int // sleep level, 0 awake
+	asleep  int          // sleep level, 0 awake
+	loras   []loraSeries // of all ranks together
 }
 
 // exposition writes metric families into buf as prometheus_client does in its text format:

@@ -48,7 +48,7 @@ func (r *reply) message(b []byte, items []progress) []byte {
 		b = answer.AppendText(append(b, `{"type":"text","text":"`...), 0, p.tokens)
 		b = append(b, `"}`...)
 	}
-	b = fmt.Appendf(b, `],"model":%s`, r.server.model)
+	b = fmt.Appendf(b, `],"model":%s`, r.model)
 	if why := r.stopReason(p); why != "null" {
 		b = append(append(b, `,"stop_reason":`...), why...)
 	}
@@ -83,7 +83,7 @@ func (e *messageEvents) progress(items []progress) {
 		e.begun = true
 		e.event("message_start")
 		e.buf = fmt.Appendf(e.buf, `,"message":{"id":%s,"type":"message","role":"assistant","content":[],"model":%s,`+
-			`"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":%d,"output_tokens":0}}`, e.id, e.server.model, e.PromptTokens)
+			`"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":%d,"output_tokens":0}}`, e.id, e.model, e.PromptTokens)
 		e.close()
 	}
 	answer := e.Items[0].Answer

@@ -85,7 +85,7 @@ func (r *reply) ranking(b []byte) []byte {
 		results = results[:min(r.TopN, len(results))]
 	}
 	b = fmt.Appendf(b, `{"id":%s,"model":%s,"usage":{"prompt_tokens":%d,"total_tokens":%d},"results":[`,
-		r.id, r.server.model, r.PromptTokens, r.PromptTokens)
+		r.id, r.model, r.PromptTokens, r.PromptTokens)
 	for i, x := range results {
 		if i > 0 {
 			b = append(b, ',')

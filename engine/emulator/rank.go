@@ -67,6 +67,7 @@ func total(ranks []engine.Stats) engine.Stats {
 	for _, s := range ranks[1:] {
 		t.Running += s.Running
 		t.Waiting += s.Waiting
+		t.Deferred += s.Deferred
 		t.FreeBlocks += s.FreeBlocks
 		t.TotalBlocks += s.TotalBlocks
 		t.Steps += s.Steps

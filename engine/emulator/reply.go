@@ -119,17 +119,22 @@ type reply struct {
 	*call
 	server  *Server
 	id      string // quoted, with its prefix
+	model   string // quoted: the engine's own, or the adapter's
 	created int64
 	details bool // cached_tokens in usage
 }
 
 func (s *Server) newReply(c *call, prefix, id string) *reply {
-	return &reply{call: c, server: s, id: quote(prefix + id), created: time.Now().Unix(), details: !s.cfg.HidePromptDetails}
+	r := &reply{call: c, server: s, id: quote(prefix + id), model: s.model, created: time.Now().Unix(), details: !s.cfg.HidePromptDetails}
+	if c.Adapter != 0 {
+		r.model = quote(c.Model)
+	}
+	return r
 }
 
 // head appends the fields that begin every body.
 func (r *reply) head(b []byte, object string) []byte {
-	return fmt.Appendf(b, `{"id":%s,"object":"%s","created":%d,"model":%s`, r.id, object, r.created, r.server.model)
+	return fmt.Appendf(b, `{"id":%s,"object":"%s","created":%d,"model":%s`, r.id, object, r.created, r.model)
 }
 
 // finishReason returns an item's, as chat and completions name it. A call that names the

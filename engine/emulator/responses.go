@@ -54,7 +54,7 @@ func (r *reply) response(b []byte, items []progress, output []byte) []byte {
 	b = fmt.Appendf(b, `{"id":%s,"created_at":%d,"incomplete_details":%s`, r.id, r.created, details)
 	b = r.given(b, "instructions", "null")
 	b = r.given(b, "metadata", "null")
-	b = fmt.Appendf(b, `,"model":%s,"object":"response","output":%s`, r.server.model, output)
+	b = fmt.Appendf(b, `,"model":%s,"object":"response","output":%s`, r.model, output)
 	b = r.given(b, "parallel_tool_calls", "true")
 	b = r.float(b, "temperature", "1.0")
 	b = r.given(b, "tool_choice", `"auto"`)

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -151,19 +152,25 @@ func (s *Server) load(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, fmt.Appendf(nil, `{"server_load":%d}`, s.life.Load().load.Load()))
 }
 
-// models lists a card for every name that the engine answers to.
+// models lists a card for every name that the engine answers to, and for every adapter.
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	created := strconv.FormatInt(time.Now().Unix(), 10)
 	b := []byte(`{"object":"list","data":[`)
-	for i, name := range s.cfg.Models {
-		if i > 0 {
+	card := func(name, root, parent, length string) {
+		if b[len(b)-1] == '}' {
 			b = append(b, ',')
 		}
-		b = fmt.Appendf(b, `{"id":%s,"object":"model","created":%s,"owned_by":"vllm","root":%s,"parent":null,"max_model_len":%d,`+
+		b = fmt.Appendf(b, `{"id":%s,"object":"model","created":%s,"owned_by":"vllm","root":%s,"parent":%s,"max_model_len":%s,`+
 			`"permission":[{"id":"modelperm-%s","object":"model_permission","created":%s,"allow_create_engine":false,`+
 			`"allow_sampling":true,"allow_logprobs":true,"allow_search_indices":false,"allow_view":true,`+
 			`"allow_fine_tuning":false,"organization":"*","group":null,"is_blocking":false}]}`,
-			quote(name), created, s.model, s.cfg.Engine.MaxModelLen, randomID(), created)
+			name, created, root, parent, length, randomID(), created)
+	}
+	for _, name := range s.cfg.Models {
+		card(quote(name), s.model, "null", strconv.Itoa(s.cfg.Engine.MaxModelLen))
+	}
+	for _, a := range s.cfg.Adapters {
+		card(quote(a.Name), quote(cmp.Or(a.Path, a.Name)), s.model, "null")
 	}
 	writeJSON(w, http.StatusOK, append(b, "]}"...))
 }

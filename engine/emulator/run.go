@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"kvasir/internal/mono"
@@ -99,7 +100,8 @@ func (s *Server) advance(now mono.Time) {
 		k.outputs = k.engine.Advance(now)
 	}
 	s.publish()
-	for _, k := range s.ranks {
+	for i, k := range s.ranks {
+		s.loras.look(s.cfg.Adapters, i, k.engine)
 		k.handOut()
 	}
 }
@@ -190,9 +192,9 @@ func (s *Server) failAll(err error) {
 func (s *Server) observe(ctx context.Context) ([]view, bool) {
 	seen := make(chan []view, 1)
 	look := func(mono.Time) {
-		views := make([]view, len(s.ranks))
+		views, loras := make([]view, len(s.ranks)), slices.Clone(s.loras.series)
 		for i, k := range s.ranks {
-			views[i] = view{k.engine.Stats(), k.metrics, s.asleep}
+			views[i] = view{k.engine.Stats(), k.metrics, s.asleep, loras}
 		}
 		seen <- views
 	}

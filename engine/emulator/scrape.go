@@ -27,6 +27,7 @@ func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
 	x.counters()
 	x.lengths()
 	x.latencies()
+	x.loraRequests(&s.cfg)
 	x.cacheConfig(&s.cfg)
 	w.Header().Set("Content-Type", "text/plain; version=1.0.0; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(len(x.buf)))
@@ -56,7 +57,8 @@ func (x *exposition) scheduler() {
 		"Reason labels: 'capacity' = waiting for scheduling capacity; "+
 		"'deferred' = deferred by transient constraints (LoRA budget, KV transfer, blocked status). "+
 		"Sum of all reasons equals vllm:num_requests_waiting.",
-		"reason", child{"capacity", waiting}, child{"deferred", none})
+		"reason", child{"capacity", func(v *view) float64 { return float64(v.stats.Waiting - v.stats.Deferred) }},
+		child{"deferred", func(v *view) float64 { return float64(v.stats.Deferred) }})
 	level := func(n int) func(*view) float64 {
 		return func(v *view) float64 {
 			if v.asleep == n {

@@ -11,6 +11,7 @@ import (
 // Limits is what Read must know of the engine.
 type Limits struct {
 	Models      []string // names served, at least one; the first is the engine's own
+	Adapters    []string // names of LoRA adapters, which are served as models; the n-th is the engine's adapter n, from 1
 	MaxModelLen int      // tokens of prompt and answer together
 	BlockTokens int      // tokens a KV block
 	Seed        uint64   // of the answers' lengths and texts
@@ -28,8 +29,9 @@ const defaultMaxTokens = 16
 // Call is what an engine reads in an API call.
 type Call struct {
 	Route     Route
-	Model     string // Limits.Models[0], whichever name the call used
-	RequestID string // from the body; "" where absent
+	Model     string       // the adapter's name, or Limits.Models[0], whichever of the engine's names the call used
+	Adapter   kvblock.Hash // of the engine; 0: none
+	RequestID string       // from the body; "" where absent
 
 	Stream          bool
 	IncludeUsage    bool // end the stream with a usage chunk
@@ -82,6 +84,9 @@ func Read(route Route, data []byte, l Limits) (*Call, error) {
 	if e := l.checkModel(model); e != nil {
 		return nil, e
 	}
+	if i := slices.Index(l.Adapters, model); i >= 0 {
+		r.call.Model, r.call.Adapter = model, kvblock.Hash(i+1)
+	}
 	if err == nil {
 		err = r.check()
 	}
@@ -96,7 +101,7 @@ func Read(route Route, data []byte, l Limits) (*Call, error) {
 
 // checkModel refuses a name that the engine does not serve; none is allowed.
 func (l *Limits) checkModel(name string) error {
-	if name != "" && !slices.Contains(l.Models, name) {
+	if name != "" && !slices.Contains(l.Models, name) && !slices.Contains(l.Adapters, name) {
 		return unknownModel(name)
 	}
 	return nil
@@ -172,7 +177,10 @@ func (r *reader) build(prompts []prompt) error {
 		return badRequest("", "%d prompts with n=%d are more than %d answers.", len(prompts), c.Choices, MaxItems)
 	}
 	c.Items = make([]Item, 0, len(prompts)*c.Choices)
-	seed := kvblock.Seed("vllm", c.Model, r.salt)
+	seed := kvblock.Seed("vllm", r.limits.Models[0], r.salt)
+	if c.Adapter != 0 {
+		seed = kvblock.Seed("vllm", r.limits.Models[0], r.salt, c.Model)
+	}
 	var e encoder
 	for _, write := range prompts {
 		for choice := range c.Choices {
@@ -196,7 +204,7 @@ func (r *reader) build(prompts []prompt) error {
 
 // item makes the request of one prompt, which e has read, and one choice.
 func (r *reader) item(e *encoder, choice int) (Item, error) {
-	q := engine.Request{PromptTokens: e.tokens}
+	q := engine.Request{PromptTokens: e.tokens, Adapter: r.call.Adapter}
 	item := Item{Hash: e.blocks.Tail()}
 	whole := len(e.blocks.Blocks())
 	if r.call.Route.Generates() {

@@ -36,6 +36,9 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 	b.Unseen++
 	b.UnseenTokens += tokens
 	m.await(now, i)
+	if m.adapters != nil {
+		m.adapters.charge(slot, c.request.Adapter)
+	}
 
 	c.probe = !c.resort && s.breaker.Dispatch(m.health, now)
 	if c.probe {
@@ -82,6 +85,9 @@ func (m *Machine) release(now mono.Time, i int32) {
 	if c.held {
 		c.held = false
 		b.ActiveBlocks -= m.active.Remove(c.slot, c.request.Blocks)
+	}
+	if m.adapters != nil {
+		m.adapters.release(c.slot, c.request.Adapter)
 	}
 	if s.leaving && b.Outstanding == 0 {
 		m.freeSlot(c.slot)

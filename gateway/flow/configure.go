@@ -81,6 +81,7 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 	}
 	m.reindex(c.Prefix)
 	m.holdAll()
+	m.rebook()
 	m.rebind()
 	return placed
 }

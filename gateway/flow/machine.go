@@ -73,7 +73,8 @@ type Machine struct {
 	pools []*pool
 	index *prefix.Index // nil unless a policy uses overlap
 
-	active prefix.Active // of the running calls of pools whose policies use it
+	active   prefix.Active // of the running calls of pools whose policies use it
+	adapters *adapterBook  // nil unless a policy uses adapters
 
 	// By slot.
 	endpoints []selection.Endpoint
@@ -264,6 +265,9 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	}
 	if pool.usesActive {
 		m.active.Match(c.request.Blocks, m.inUse)
+	}
+	if pool.usesAdapters {
+		m.adapters.match(c.request.Adapter)
 	}
 	m.random = seed.New(m.seed, seed.Pick, uint64(c.request.ID), uint64(c.attempt))
 	choice := pool.policy.Pick(&pool.view, &c.request, &m.random)

@@ -553,7 +553,7 @@ func TestFirstToken_TeachesPolicyAndIndex(t *testing.T) {
 // none goes below zero, however long calls last (field case F18).
 func TestLaw_NothingIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := newConfig(newTestPool("p", &overlapping{}, "a", "b", "c"), newTestPool("q", lightest{}, "d"))
+		c := newConfig(newTestPool("p", &overlapping{}, "a", "b", "c"), newTestPool("q", adapting{}, "d"))
 		c.Calls = 12
 		m := New(c)
 		now := mono.Time(0)
@@ -602,6 +602,7 @@ func TestLaw_NothingIsLost(t *testing.T) {
 			case 0, 1:
 				q := request(i + 1)
 				q.Blocks = []kvblock.Hash{1, 2, kvblock.Hash(i)}
+				q.Adapter = kvblock.Hash(rapid.IntRange(0, 3).Draw(t, "adapter"))
 				if before := len(running); true {
 					step(Arrive(q))
 					if len(running) > before {
@@ -713,6 +714,7 @@ func audit(t *rapid.T, m *Machine) {
 	if !slices.Equal(want, m.books) {
 		t.Fatalf("books are %+v, the calls add up to %+v", m.books, want)
 	}
+	auditAdapters(t, m)
 }
 
 // activeBlocks recounts by slot the blocks that running calls use.

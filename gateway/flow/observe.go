@@ -49,7 +49,7 @@ func (m *Machine) unlearn(slot selection.Slot) {
 	if m.index != nil {
 		m.index.Forget(slot)
 	}
-	if f, ok := m.state[slot].pool.policy.(selection.Forgetter); ok {
+	if f, ok := selection.As[selection.Forgetter](m.state[slot].pool.policy); ok {
 		f.Forget(slot)
 	}
 }

@@ -16,6 +16,7 @@ type pool struct {
 	usesOverlap      bool
 	usesActive       bool
 	usesWeight       bool
+	usesAdapters     bool
 	misses           int
 	position         int  // among the model's pools
 	last             bool // the model's last pool
@@ -39,11 +40,12 @@ const (
 // become takes over what a configuration says of the pool, but for its endpoints.
 func (p *pool) become(c Pool, position int, last bool) {
 	p.name, p.policyName, p.policy, p.misses = c.Name, c.PolicyName, c.Policy, c.Misses
-	p.learner, _ = c.Policy.(selection.Learner)
-	p.endLearner, _ = c.Policy.(selection.EndLearner)
-	_, p.usesOverlap = c.Policy.(selection.OverlapUser)
-	_, p.usesActive = c.Policy.(selection.ActiveUser)
-	_, p.usesWeight = c.Policy.(selection.WeightUser)
+	p.learner, _ = selection.As[selection.Learner](c.Policy)
+	p.endLearner, _ = selection.As[selection.EndLearner](c.Policy)
+	_, p.usesOverlap = selection.As[selection.OverlapUser](c.Policy)
+	_, p.usesActive = selection.As[selection.ActiveUser](c.Policy)
+	_, p.usesWeight = selection.As[selection.WeightUser](c.Policy)
+	_, p.usesAdapters = selection.As[selection.AdapterUser](c.Policy)
 	p.position, p.last, p.dirty = position, last, true
 	p.view.MaxAge = c.MaxAge
 }
@@ -60,6 +62,10 @@ func (p *pool) bind(m *Machine) {
 	}
 	if p.usesActive {
 		v.Active = m.inUse
+	}
+	v.AdapterCalls, v.Adapters = nil, nil
+	if p.usesAdapters {
+		v.AdapterCalls, v.Adapters = m.adapters.calls, m.adapters.distinct
 	}
 	p.dirty = true
 }

@@ -68,6 +68,7 @@ func writeText(w http.ResponseWriter, status int, text string) {
 type ModelView struct {
 	Model       string     `json:"model"`
 	Aliases     []string   `json:"aliases,omitempty"`
+	Adapters    []string   `json:"adapters,omitempty"`
 	InFlight    int        `json:"in_flight"`
 	BetweenTwo  int        `json:"between_attempts"`
 	IndexBytes  int64      `json:"prefix_index_bytes"`
@@ -114,7 +115,7 @@ func (g *Gateway) Pools() []ModelView {
 	for _, m := range models {
 		s := m.router.snapshot()
 		v := ModelView{
-			Model: m.Name, Aliases: m.Aliases, InFlight: s.InFlight, BetweenTwo: s.Waiting,
+			Model: m.Name, Aliases: m.Aliases, Adapters: m.Adapters, InFlight: s.InFlight, BetweenTwo: s.Waiting,
 			IndexBytes: s.IndexBytes, IndexBlocks: s.IndexBlocks,
 		}
 		origins := g.origins(m)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -34,6 +35,7 @@ type call struct {
 	model   *model
 	asked   []byte   // the model's name as the body has it, decoded
 	askedAt api.Span // where its value stands
+	adapter string   // that is asked for; "": the model itself
 	body    *body
 	request selection.Request
 	ticket  flow.Ticket
@@ -236,8 +238,10 @@ func (c *call) identify() bool {
 		return c.refuse(telemetry.UnknownModel, unknownModel(string(q.Model)))
 	}
 	c.model = m
+	a := c.svc.adapters[string(q.Model)]
+	c.adapter, c.request.Adapter = a.name, a.hash
 	if c.bodyGrammar() != api.Upload {
-		p, err := c.reader.Prompt(&c.blocks, m.Name, "", c.svc.cfg.BlockBytes)
+		p, err := c.reader.Prompt(&c.blocks, cmp.Or(c.adapter, m.Name), "", c.svc.cfg.BlockBytes)
 		if err != nil {
 			return c.refuse(telemetry.BadRequest, api.BadRequest(err, c.id))
 		}

@@ -78,6 +78,7 @@ type Limits struct {
 type Model struct {
 	Name      string
 	Aliases   []string
+	Adapters  []string    // names of LoRA adapters, which the endpoints serve under these names
 	KeyHeader string      // request header whose hash policies see as the key; "" for none
 	Timeouts  *Timeouts   // nil: Config's
 	Machine   flow.Config // its Pools have the endpoints of Pools alone: those found are added

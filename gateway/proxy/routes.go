@@ -127,7 +127,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.byName[name] == nil: // it may contain slashes
 		g.reject(w, r, telemetry.UnknownModel, unknownModel(name))
 	default:
-		writeJSON(w, http.StatusOK, api.AppendModelEntry(nil, g.entry(name)))
+		writeJSON(w, http.StatusOK, api.AppendModelEntry(nil, g.entry(s, name)))
 	}
 	_ = rc.Flush() // before what is left of the body is waited for
 }
@@ -143,9 +143,13 @@ func headerSize(r *http.Request) int {
 	return n
 }
 
-// entry is a model's entry in the list of models.
-func (g *Gateway) entry(name string) api.Model {
-	return api.Model{ID: name, Created: g.epoch.Unix(), OwnedBy: "kvasir"}
+// entry is a model's entry in the list of models, or an adapter's.
+func (g *Gateway) entry(s *service, name string) api.Model {
+	m := api.Model{ID: name, Created: g.epoch.Unix(), OwnedBy: "kvasir"}
+	if _, is := s.adapters[name]; is {
+		m.Parent = s.byName[name].Name
+	}
+	return m
 }
 
 // wrongMethod says which methods a path has.

@@ -113,7 +113,7 @@ func (c *call) upstreamRequest(ctx context.Context) (*http.Request, *rereader) {
 	c.lent.id[0] = c.id
 	fillRequestHeader(r.Header, c.in.Header, c.lent.id[:], e.authorization)
 	pieces := [][]byte{c.body.data}
-	name := e.pool.servedAs
+	name := cmp.Or(c.adapter, e.pool.servedAs) // an adapter's name is the endpoints' own
 	same := name == string(c.asked)
 	if !same {
 		parts := api.Splice(c.body.data, c.askedAt, api.AppendModelName(nil, c.bodyGrammar(), name))

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync/atomic"
 
 	"kvasir/api"
 	"kvasir/gateway/flow"
+	"kvasir/internal/kvblock"
 	"kvasir/selection"
 	"kvasir/selection/observe/discovery"
+	"kvasir/selection/signal"
 	"kvasir/telemetry"
 )
 
@@ -19,8 +22,16 @@ import (
 type service struct {
 	cfg    Config
 	models []*model
-	byName map[string]*model // aliases included
-	list   []byte            // the body of /v1/models
+	byName map[string]*model // aliases and adapters included
+
+	adapters map[string]adapter
+	list     []byte // the body of /v1/models
+}
+
+// adapter is a LoRA adapter of a model.
+type adapter struct {
+	name string
+	hash kvblock.Hash
 }
 
 // model is a model of a service.
@@ -86,7 +97,7 @@ type endpoint struct {
 
 // newService makes a service of a configuration, and changes nothing else.
 func (g *Gateway) newService(cfg Config) (*service, error) {
-	s := &service{cfg: cfg, byName: map[string]*model{}}
+	s := &service{cfg: cfg, byName: map[string]*model{}, adapters: map[string]adapter{}}
 	var listed []api.Model
 	for _, mc := range cfg.Models {
 		m := &model{Model: mc, timeouts: cfg.Timeouts}
@@ -110,12 +121,15 @@ func (g *Gateway) newService(cfg Config) (*service, error) {
 			m.pools = append(m.pools, p)
 		}
 		s.models = append(s.models, m)
-		for _, name := range append([]string{mc.Name}, mc.Aliases...) {
+		for _, name := range mc.Adapters {
+			s.adapters[name] = adapter{name, signal.Adapter(name)}
+		}
+		for _, name := range slices.Concat([]string{mc.Name}, mc.Aliases, mc.Adapters) {
 			if s.byName[name] != nil {
-				return nil, fmt.Errorf("model name or alias %q is used twice", name)
+				return nil, fmt.Errorf("name %q of a model, an alias or an adapter is used twice", name)
 			}
 			s.byName[name] = m
-			listed = append(listed, g.entry(name))
+			listed = append(listed, g.entry(s, name))
 		}
 	}
 	s.list = api.AppendModels(nil, listed)

@@ -21,6 +21,7 @@ const (
 	Speculation                    // which drafted tokens a model accepts
 	Route                          // which of several gateways a session goes to
 	Loss                           // which readings of an endpoint's gauges are lost
+	Adapter                        // which LoRA adapter a generated session asks for
 )
 
 // Rand is a small deterministic generator (SplitMix64: Steele, Lea and Flood, 2014).

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
 	"kvasir/selection"
@@ -54,9 +55,27 @@ func drawView(t *rapid.T) *selection.View {
 		v.Overlap[i] = int32(rapid.IntRange(0, 20).Draw(t, "overlap"))
 		v.Active[i] = int32(rapid.IntRange(0, 20).Draw(t, "active"))
 		v.Book[i].ActiveBlocks = int64(v.Active[i]) + int64(rapid.IntRange(0, 100).Draw(t, "active blocks"))
+		v.AdapterCalls[i] = int32(rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "calls of the adapter"))
+		v.Adapters[i] = v.AdapterCalls[i]/2 + int32(rapid.IntRange(0, 3).Draw(t, "adapters"))
+		e.Load.Adapters = drawAdapters(t, v.Now)
 	}
 	drawCandidates(t, v)
 	return v
+}
+
+// drawAdapters draws what an engine reports of adapters.
+func drawAdapters(t *rapid.T, now mono.Time) signal.Adapters {
+	if rapid.Bool().Draw(t, "no adapters") {
+		return signal.Adapters{}
+	}
+	set := func(name string) (adapters []kvblock.Hash) {
+		for _, a := range rapid.SliceOfN(rapid.IntRange(1, 3), 0, 3).Draw(t, name) {
+			adapters = append(adapters, kvblock.Hash(a))
+		}
+		return adapters
+	}
+	at := now.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "age")) * time.Second)
+	return signal.AdaptersOf(rapid.IntRange(0, 3).Draw(t, "slots"), set("running"), set("waiting"), at)
 }
 
 func drawCandidates(t *rapid.T, v *selection.View) {
@@ -74,6 +93,7 @@ func drawRequest(t *rapid.T) *selection.Request {
 	if len(q.Blocks) == 0 && rapid.Bool().Draw(t, "no prompt") {
 		q.Head = 0
 	}
+	q.Adapter = kvblock.Hash(rapid.IntRange(0, 3).Draw(t, "adapter"))
 	return q
 }
 
@@ -130,6 +150,9 @@ func drawParams(t *rapid.T, rule Rule) Params {
 		p.PrefixTokenCount = rapid.SampledFrom([]int{1, 256, 2000}).Draw(t, "prefix_token_count")
 		p.LoadFactor = rapid.SampledFrom([]float64{1, 1.25, 10}).Draw(t, "load_factor")
 		p.BalanceAbsThreshold = rapid.IntRange(0, 5).Draw(t, "balance_abs_threshold")
+	case *LoRAAffinity:
+		p.Slack = rapid.IntRange(0, 5).Draw(t, "slack")
+		p.Slots = rapid.IntRange(1, 3).Draw(t, "slots")
 	}
 	return p
 }
@@ -147,7 +170,7 @@ func live(t *rapid.T, v *selection.View, policies ...selection.Policy) {
 		if rapid.Bool().Draw(t, "learn") {
 			ttft := time.Duration(rapid.IntRange(0, 5000).Draw(t, "ttft")) * time.Millisecond
 			for _, p := range policies {
-				if learner, ok := p.(selection.Learner); ok {
+				if learner, ok := selection.As[selection.Learner](p); ok {
 					learner.Learn(&selection.Sample{At: v.Now, Slot: slot, TTFT: ttft})
 				}
 			}
@@ -227,6 +250,7 @@ func permuted(v *selection.View, to []int) *selection.View {
 	w.Now = v.Now
 	for i, j := range to {
 		w.Endpoints[j], w.Book[j], w.Overlap[j], w.Active[j] = v.Endpoints[i], v.Book[i], v.Overlap[i], v.Active[i]
+		w.AdapterCalls[j], w.Adapters[j] = v.AdapterCalls[i], v.Adapters[i]
 	}
 	restrict(w, func(s selection.Slot) bool { return v.Position[slices.Index(to, int(s))] != selection.None })
 	return w
@@ -247,9 +271,10 @@ func TestLawSlotsDoNotMatter(t *testing.T) {
 			for range rapid.IntRange(0, 9).Draw(t, "observations") {
 				i := rapid.IntRange(0, len(to)-1).Draw(t, "slot")
 				ttft := time.Duration(rapid.IntRange(1, 5000).Draw(t, "ttft")) * time.Millisecond
-				if la, ok := a.(selection.Learner); ok {
+				if la, ok := selection.As[selection.Learner](a); ok {
 					la.Learn(&selection.Sample{At: v.Now - 1, Slot: selection.Slot(i), TTFT: ttft})
-					b.(selection.Learner).Learn(&selection.Sample{At: v.Now - 1, Slot: selection.Slot(to[i]), TTFT: ttft})
+					lb, _ := selection.As[selection.Learner](b)
+					lb.Learn(&selection.Sample{At: v.Now - 1, Slot: selection.Slot(to[i]), TTFT: ttft})
 				}
 			}
 			// Which endpoints are looked at may depend on the draw; what they score may not.
@@ -394,7 +419,7 @@ func TestLawForgottenSlotsLeaveNoTrace(t *testing.T) {
 			used, fresh := params.New(), params.New()
 			live(t, v, used)
 			for slot := range v.Endpoints {
-				if f, ok := used.(selection.Forgetter); ok {
+				if f, ok := selection.As[selection.Forgetter](used); ok {
 					f.Forget(selection.Slot(slot))
 				}
 				v.Endpoints[slot].Name += "'"

@@ -74,6 +74,9 @@ func TestParamsRefuse(t *testing.T) {
 		{"kv-cost", "decode_active_request_weight", []any{-0.1, nan, inf}, []any{0.0, 8.0}},
 		{"kv-cost", "router_temperature", []any{-0.1, nan, inf}, []any{0.0, 0.5}},
 		{"sticky-until-saturated", "exploration_probability", []any{-0.1, 1.1, nan}, []any{0.0, 0.01, 1.0}},
+		{"lora-affinity", "then", []any{"", "lora-affinity", "fastest"}, []any{"random", "cache-aware"}},
+		{"lora-affinity", "slack", []any{-1}, []any{0, 100}},
+		{"lora-affinity", "slots", []any{0, -3}, []any{1, 64}},
 	} {
 		rule, ok := Lookup(test.rule)
 		if !ok {

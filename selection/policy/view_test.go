@@ -21,12 +21,13 @@ var unset = math.Float64frombits(0x7ff8_0000_dead_beef)
 func newView(n int) *selection.View {
 	v := &selection.View{
 		Now: mono.Time(time.Hour), MaxAge: 10 * time.Second, Version: 1,
-		Endpoints: make([]selection.Endpoint, n),
-		Book:      make([]selection.Book, n),
-		Overlap:   make([]int32, n),
-		Active:    make([]int32, n),
-		Position:  make([]int32, n),
-		Scores:    make([]float64, n),
+		Endpoints:    make([]selection.Endpoint, n),
+		Book:         make([]selection.Book, n),
+		Overlap:      make([]int32, n),
+		Active:       make([]int32, n),
+		AdapterCalls: make([]int32, n), Adapters: make([]int32, n),
+		Position: make([]int32, n),
+		Scores:   make([]float64, n),
 	}
 	for i := range n {
 		slot := selection.Slot(i)

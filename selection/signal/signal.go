@@ -62,6 +62,8 @@ type Load struct {
 	Started Gauge
 
 	Ranks Ranks // each data-parallel rank's share in the numbers above
+
+	Adapters Adapters // LoRA adapters in use; unknown where the engine serves none
 }
 
 // gauges returns every Gauge of a Load.
@@ -85,6 +87,9 @@ func (l *Load) Merge(newer Load) {
 	if newer.moves() {
 		l.Ranks = newer.Ranks
 	}
+	if newer.Adapters.Known() {
+		l.Adapters = newer.Adapters
+	}
 }
 
 // moves reports whether one of the numbers that move with load is known.
@@ -97,6 +102,9 @@ func (l Load) Stamped(at mono.Time) Load {
 	}
 	if l.Ranks.Len() > 0 {
 		l.Ranks.At = at
+	}
+	if l.Adapters.Known() {
+		l.Adapters.At = at
 	}
 	return l
 }

@@ -31,6 +31,7 @@ type told struct {
 	scanner
 	used   int
 	chains []toldChain // of the session's calls
+	named  string      // the latest adapter
 }
 
 // toldChain is the prompt and the answer of a call.
@@ -147,6 +148,8 @@ func (k *told) call() workload.Call {
 			c.Gap = k.nanoseconds("gap_ns")
 		case "offset_ns":
 			c.Offset = k.nanoseconds("offset_ns")
+		case "adapter":
+			c.Adapter = k.adapter()
 		case "prompt_tokens":
 			c.PromptTokens = int(k.integer("prompt_tokens", 1, maxTokens))
 		case "output_tokens":
@@ -168,6 +171,14 @@ func (k *told) call() workload.Call {
 		k.link(&c, from, shared, prompt, answer)
 	}
 	return c
+}
+
+// adapter reads an adapter's name. Most calls have the one of the call before.
+func (k *told) adapter() string {
+	if name := k.str(); string(name) != k.named {
+		k.named = string(name)
+	}
+	return k.named
 }
 
 // prefix reads which call of the session a prompt begins as, and for how many blocks.

@@ -21,7 +21,7 @@ import (
 func sameSession(a, b workload.Session) bool {
 	return a.ID == b.ID && a.At == b.At && a.Class == b.Class && slices.EqualFunc(a.Calls, b.Calls, func(x, y workload.Call) bool {
 		return slices.Equal(x.After, y.After) && x.Gap == y.Gap && x.Offset == y.Offset &&
-			x.PromptTokens == y.PromptTokens && x.OutputTokens == y.OutputTokens &&
+			x.Adapter == y.Adapter && x.PromptTokens == y.PromptTokens && x.OutputTokens == y.OutputTokens &&
 			slices.Equal(x.Blocks, y.Blocks) && slices.Equal(x.AnswerBlocks, y.AnswerBlocks)
 	})
 }
@@ -84,6 +84,7 @@ func drawSession(t *rapid.T, at time.Duration, blockTokens int) workload.Session
 			}
 		}
 		c.Gap = time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "gap"))
+		c.Adapter = rapid.SampledFrom([]string{"", "sql", "a \"b\"\n\\"}).Draw(t, "adapter")
 		if blockTokens == 0 {
 			all = nil
 		}
@@ -185,6 +186,7 @@ func TestKvasir_SaysWhatIsWrong(t *testing.T) {
 		{header + `{"calls":[{"prompt_tokens":1,"wait":1}]}`, `f:2: the call has a field "wait"`},
 		{header + `{"calls":[{"prompt_tokens":4,"prefix":[0,1]}]}`, "f:2: prefix is of call 0; allowed: calls before this one"},
 		{header + `{"calls":[{"prompt_tokens":4},{"prompt_tokens":4,"prefix":[0,1]}]}`, "f:2: prefix is the first 1 blocks of call 0; allowed: at most 0"},
+		{header + `{"calls":[{"prompt_tokens":4,"adapter":7}]}`, "f:2: "},
 		{header + `{"calls":[{"prompt_tokens":4,"prefix":[0]}]}`, "f:2: prefix has 1 numbers; allowed: two"},
 		{header + `{"calls":[{"prompt_tokens":4,"blocks":[1,2]}]}`, "f:2: call 0: len(Blocks) is 2; allowed: at most 1"},
 		{header + `{"calls":[{"prompt_tokens":4,"blocks":[[1,2,3]]}]}`, "f:2: blocks has a run of 3 numbers; allowed: two"},

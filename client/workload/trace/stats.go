@@ -278,10 +278,10 @@ func (r *reuse) add(c sent) error {
 		return nil
 	}
 	r.chain = r.chain[:0]
-	known, asked, parent := 0, 0, int32(-1)
+	known, asked, parent, salt := 0, 0, int32(-1), c.call.Salt()
 	for _, blocks := range [2][]kvblock.Hash{c.call.Blocks, c.call.AnswerBlocks} {
 		for _, h := range blocks {
-			i, err := r.stack.get(h, parent)
+			i, err := r.stack.get(workload.Salted(h, salt), parent)
 			if err != nil {
 				return err
 			}

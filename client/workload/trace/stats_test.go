@@ -137,6 +137,20 @@ func TestSummarize_CountsDistinctBlocksOfPromptsAlone(t *testing.T) {
 	}
 }
 
+// An adapter's cache is of no use to another one, nor to the base model.
+func TestSummarize_TellsAdaptersApart(t *testing.T) {
+	sessions := make([]workload.Session, 0, 4)
+	for i, adapter := range []string{"", "sql", "chat", "sql"} {
+		sessions = append(sessions, workload.Session{At: time.Duration(i), Calls: []workload.Call{
+			{Adapter: adapter, PromptTokens: 100, Blocks: []kvblock.Hash{workload.Extend(0, 1)}},
+		}})
+	}
+	s, err := Summarize(source(100, sessions...))
+	if err != nil || s.Reuse.DistinctBlocks != 3 || s.Reuse.CallsHit != 0.25 {
+		t.Errorf("%+v, %v", s.Reuse, err)
+	}
+}
+
 // TestPeak_IsNotBelowTheMean: and there is none of windows of which the span has no two.
 func TestPeak_IsNotBelowTheMean(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -77,6 +77,9 @@ func appendCall(b []byte, calls []workload.Call, i int) []byte {
 	c := &calls[i]
 	b = appendInt(b, `{"prompt_tokens":`, int64(c.PromptTokens))
 	b = appendInt(b, `,"output_tokens":`, int64(c.OutputTokens))
+	if c.Adapter != "" {
+		b = appendString(b, `,"adapter":`, c.Adapter)
+	}
 	for k, after := range c.After {
 		before := ","
 		if k == 0 {
