@@ -119,6 +119,7 @@ type View struct {
 	Endpoints  []Endpoint    // by slot
 	Book       []Book        // by slot
 	Overlap    []int32       // by slot: how many of the request's Blocks, from the first on, are believed to be there (blocks differ in length: kvblock.Span); nil unless the policy uses overlap
+	Held       []int32       // by slot: of Overlap, how many are believed to be there already and not only on their way; nil where Overlap is
 	SLO        SLO           // of the model
 	Scores     []float64     // parallel to Candidates; what the policy computed. Lower is better unless the policy says otherwise; NaN: not looked at
 }
@@ -183,6 +184,7 @@ type End struct {
 // said nothing, or where it could not be believed.
 type Usage struct {
 	Known                  bool
+	CachedKnown            bool // it said how many were cached; else Cached is 0
 	Prompt, Cached, Output int
 }
 

@@ -123,6 +123,7 @@ func (m *Machine) join(now mono.Time, p *pool, ec Endpoint) selection.Slot {
 		m.endpoints = append(m.endpoints, selection.Endpoint{Name: ec.Name})
 		m.books = append(m.books, selection.Book{})
 		m.overlap = append(m.overlap, 0)
+		m.held = append(m.held, 0)
 		m.state = append(m.state, endpointState{})
 	}
 	m.state[slot] = endpointState{pool: p, revision: ec.Revision, newest: none, firstWait: none, lastWait: none}
@@ -165,6 +166,9 @@ func (m *Machine) reindex(c prefix.Config) {
 		m.prefixing = c
 		c.Endpoints = len(m.endpoints)
 		m.index = prefix.New(c)
+		for i := range m.calls {
+			m.calls[i].believed = prefix.Belief{} // by the index before
+		}
 	}
 	m.index.Grow(len(m.endpoints))
 }

@@ -77,6 +77,7 @@ type Machine struct {
 	endpoints []selection.Endpoint
 	books     []selection.Book
 	overlap   []int32
+	held      []int32
 	state     []endpointState
 	free      []selection.Slot // whose endpoints are gone
 
@@ -257,7 +258,7 @@ func (m *Machine) dispatch(now mono.Time, i int32) bool {
 func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	c := &m.calls[i]
 	if pool.usesOverlap {
-		m.index.Match(now, c.request.Blocks, m.overlap)
+		m.index.Find(now, c.request.Blocks, prefix.Overlaps{Believed: m.overlap, Held: m.held})
 	}
 	m.random = seed.New(m.seed, seed.Pick, uint64(c.request.ID), uint64(c.attempt))
 	choice := pool.policy.Pick(&pool.view, &c.request, &m.random)
@@ -309,6 +310,9 @@ func (m *Machine) done(r *report) {
 	if r.usage.Known {
 		s.promptSeen += int64(r.usage.Prompt)
 		s.cachedSeen += int64(r.usage.Cached)
+	}
+	if r.usage.CachedKnown && c.committed {
+		m.correct(c, r.usage)
 	}
 	if l := s.pool.endLearner; l != nil && c.committed && r.outcome == attempt.Success {
 		m.end = selection.End{

@@ -53,8 +53,9 @@ func (p *pool) bind(m *Machine) {
 	v.Scores = make([]float64, 0, len(v.Members))
 	v.Position = make([]int32, len(m.endpoints))
 	v.Endpoints, v.Book, v.Overlap = m.endpoints, m.books, nil
+	v.Held = nil
 	if p.usesOverlap {
-		v.Overlap = m.overlap
+		v.Overlap, v.Held = m.overlap, m.held
 	}
 	p.dirty = true
 }
