@@ -105,9 +105,8 @@ func (x *Index) believed(i uint32, b belief) (belief, bool) {
 	}
 }
 
-// disbelieve takes out of node i the beliefs that gone names, and reports whether there
-// are others.
-func (x *Index) disbelieve(i uint32, gone func(belief) bool) bool {
+// disbelieve takes out of node i the beliefs that gone names.
+func (x *Index) disbelieve(i uint32, gone func(belief) bool) {
 	to := x.cells.at(i)
 	n := 0 // beliefs in to, so far
 	for from := to; ; from = x.cells.at(from.more()) {
@@ -129,7 +128,6 @@ func (x *Index) disbelieve(i uint32, gone func(belief) bool) bool {
 	to.setCount(n)
 	x.cells.giveLinks(to.more())
 	to.setMore(0)
-	return n > 0 || x.cells.at(i).count() > 0
 }
 
 // soleBelief returns the node's only belief.

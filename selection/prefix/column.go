@@ -67,8 +67,9 @@ func (x *Index) growColumns(n int) {
 }
 
 // Forget drops all that is believed of slot: its endpoint restarted or left. It takes
-// the same short time however much there is: the memory is made free bit by bit while
-// other prompts are recorded.
+// the same short time however much there is: its beliefs are taken out bit by bit while
+// other prompts are recorded, and blocks that nobody holds any more are evicted in their
+// turn.
 func (x *Index) Forget(slot selection.Slot) {
 	if slot < 0 || int(slot) >= len(x.first) {
 		return
@@ -135,7 +136,8 @@ func (x *Index) vacantColumn() int32 {
 }
 
 // sweepSome takes the beliefs of retired columns out of the next n cells. A node that has
-// none left is removed; it may be that its end of the chain remains a while, unseen.
+// none left stays: without it those that follow it in its chains could not be found, and
+// a chain recorded anew would be there twice.
 func (x *Index) sweepSome(n int) {
 	for n > 0 {
 		if x.sweep == 0 && !x.startSweep() {
@@ -180,7 +182,5 @@ func (x *Index) clean(i uint32) {
 	if x.cells.at(i).length() == 0 {
 		return
 	}
-	if !x.disbelieve(i, func(b belief) bool { return x.columns[b.column()].state == sweeping }) {
-		x.remove(i)
-	}
+	x.disbelieve(i, func(b belief) bool { return x.columns[b.column()].state == sweeping })
 }

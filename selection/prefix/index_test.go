@@ -149,7 +149,6 @@ func TestRecord_WhenArgumentsAreNoChains_StaysSound(t *testing.T) {
 			}
 		}
 	}
-	checkStructure(t, x, 0)
 	x.Match(0, nil, overlap)
 	if !slices.Equal(overlap, []int32{0, 0, 0}) {
 		t.Errorf("overlap %v with no blocks", overlap)
@@ -182,24 +181,47 @@ func TestForget_WhenEndpointsComeAndGo_ReusesColumnsAndCells(t *testing.T) {
 	for x.startSweep() {
 		x.sweepSome(int(x.cells.fresh))
 	}
-	if x.Len() != 0 {
-		t.Errorf("%d blocks left when all endpoints are forgotten", x.Len())
+	if n := beliefsOf(x); n != 0 {
+		t.Errorf("%d beliefs left when all endpoints are forgotten", n)
 	}
 	checkStructure(t, x, 0)
 }
 
-// TestForget_WhenOthersAreRecorded_MakesCellsFree has four cells swept for a block.
-func TestForget_WhenOthersAreRecorded_MakesCellsFree(t *testing.T) {
+// TestForget_WhenOthersAreRecorded_TakesBeliefsOut has four cells swept for a block, and
+// the links that a system prompt's holders took made free.
+func TestForget_WhenOthersAreRecorded_TakesBeliefsOut(t *testing.T) {
 	x := New(Config{BudgetBytes: 1 << 20})
-	x.Hold(0, 0, chain(0, 0, 0, 1000))
-	x.Forget(0)
-	for c := range 40 {
-		x.Hold(0, 1, chain(0, 0, 1+c, 10))
+	for s := range selection.Slot(100) {
+		x.Hold(0, s, chain(0, 110, 0, 0))
 	}
-	if x.Len() != 400 {
-		t.Errorf("%d blocks, want the 400 that somebody holds", x.Len())
+	full := x.cells.fresh
+	for s := range selection.Slot(99) {
+		x.Forget(s)
+	}
+	x.Hold(0, 99, chain(0, 0, 1, 200))
+	for s := range selection.Slot(100) {
+		if got, want := overlapOf(x, 0, s, chain(0, 110, 0, 0)), 110*int(s/99); got != want {
+			t.Errorf("slot %d: overlap %d, want %d", s, got, want)
+		}
+	}
+	if n := beliefsOf(x); n != 10+19 {
+		t.Errorf("%d beliefs, want one for each of 29 nodes", n)
+	}
+	x.Hold(0, 99, chain(0, 0, 2, 600))
+	if x.cells.fresh > full+20 {
+		t.Errorf("of %d cells that became free, none was used again", full)
 	}
 	checkStructure(t, x, 0)
+}
+
+func beliefsOf(x *Index) int {
+	n := 0
+	for i := x.cells.at(root).next(); i != root; i = x.cells.at(i).next() {
+		for j := i; j != 0; j = x.cells.at(j).more() {
+			n += x.cells.at(j).count()
+		}
+	}
+	return n
 }
 
 // TestBytes_WhenGrowing_StaysWithinBudget counts old and new together at each step.

@@ -118,23 +118,31 @@ func (m *naive) forget(slot selection.Slot) {
 // overlap returns how many of the blocks slot's best rank holds or was promised, and how
 // many one holds.
 func (m *naive) overlap(now mono.Time, slot selection.Slot, blocks []kvblock.Hash) (believed, held int32) {
-	for h, o := range m.holders {
-		if h.slot != slot {
-			continue
+	for h := range m.holders {
+		if h.slot == slot {
+			b, k := m.overlapOf(now, h, blocks)
+			believed, held = max(believed, b), max(held, k)
 		}
-		there := func(promises bool) (n int32) {
-			for i, h := range blocks {
-				b, known := o.blocks[h]
-				if !o.has(h, i+1) && (!promises || !known || b.held || int64(now.Duration()/m.half)-b.value > 1) {
-					break
-				}
-				n++
-			}
-			return n
-		}
-		believed, held = max(believed, there(true)), max(held, there(false))
 	}
 	return believed, held
+}
+
+func (m *naive) overlapOf(now mono.Time, h holder, blocks []kvblock.Hash) (believed, held int32) {
+	o := m.holders[h]
+	if o == nil {
+		return 0, 0
+	}
+	there := func(promises bool) (n int32) {
+		for i, h := range blocks {
+			b, known := o.blocks[h]
+			if !o.has(h, i+1) && (!promises || !known || b.held || int64(now.Duration()/m.half)-b.value > 1) {
+				break
+			}
+			n++
+		}
+		return n
+	}
+	return there(true), there(false)
 }
 
 // chain returns the blocks of a prompt: so many of a system prompt, then so many of a
@@ -191,6 +199,10 @@ func propertyEqualsNaive(t *rapid.T) {
 		p.find(blocks)
 		for s := range slots {
 			believed, held := p.m.overlap(p.now, selection.Slot(s), blocks)
+			best := holder{selection.Slot(s), int(p.o.Rank[s])}
+			if one, _ := p.m.overlapOf(p.now, best, blocks); one != believed {
+				t.Fatalf("slot %d: rank %d has %d blocks of %d", s, best.rank, one, believed)
+			}
 			if p.o.Believed[s] != believed || p.o.Held[s] != held {
 				t.Fatalf("slot %d: overlap %d, %d of it held; the naive index says %d, %d", s, p.o.Believed[s], p.o.Held[s], believed, held)
 			}
@@ -317,7 +329,7 @@ func checkRecency(t interface{ Fatalf(string, ...any) }, x *Index, m *naive) {
 		for _, h := range c[:c.length()] {
 			n := m.named[kvblock.Hash(h)]
 			if cmp.Or(cmp.Compare(before.record, n.record), cmp.Compare(n.position, before.position)) <= 0 {
-				t.Fatalf("a block named in record %d at %d stands behind one of record %d at %d", n.record, n.position, before.record, before.position)
+				t.Fatalf("a block named in record %d at %d stands behind one of record %d at %d; sizes %v", n.record, n.position, before.record, before.position, x.Len())
 			}
 			before = n
 		}
@@ -332,7 +344,7 @@ func checkStructure(t interface{ Fatalf(string, ...any) }, x *Index, withheld in
 		if x.cells.at(c.next()).prev() != i {
 			t.Fatalf("node %d: the list is torn", i)
 		}
-		if got := x.find(c.head()); x.cells.at(got).head() != c.head() {
+		if got := x.find(c.head()); got != i {
 			t.Fatalf("node %d is found as %d", i, got)
 		}
 		if c.length() < 1 || c.length() > runBlocks {

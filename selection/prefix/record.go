@@ -108,9 +108,7 @@ func (r *recording) visit(d int, blocks []kvblock.Hash) int {
 	}
 	switch {
 	case n < x.cells.at(i).length():
-		if i = r.split(i, n); i == root {
-			return 0
-		}
+		i = r.split(i, n)
 	default:
 		x.cells.moveBehind(i, r.before)
 	}
@@ -150,13 +148,13 @@ func (r *recording) insert(blocks []kvblock.Hash) int {
 
 // split cuts a node's first n blocks off, which become a node of their own with the same
 // beliefs. It is the new one that moves to the front and is returned: the rest was not
-// used. It returns the root where there is no room.
+// used. Where there is no room the rest is the least recent of all, and evicted.
 func (r *recording) split(i uint32, n int) uint32 {
 	x := r.x
 	keep := [2]uint32{i, r.before}
 	j := x.take(keep)
 	if j == 0 {
-		return root
+		return r.truncate(i, n)
 	}
 	c, rest := x.cells.at(j), x.cells.at(i)
 	copy(c[:n], rest[:n])
@@ -168,7 +166,7 @@ func (r *recording) split(i uint32, n int) uint32 {
 				if l == 0 {
 					x.cells.giveLinks(x.cells.at(j).more())
 					x.cells.give(j)
-					return root
+					return r.truncate(i, n)
 				}
 				c.setMore(l)
 				c = x.cells.at(l)
@@ -186,6 +184,15 @@ func (r *recording) split(i uint32, n int) uint32 {
 	x.enter(j)
 	x.cells.link(j, r.before)
 	return j
+}
+
+// truncate evicts what follows a node's first n blocks and moves the node to the front.
+func (r *recording) truncate(i uint32, n int) uint32 {
+	c := r.x.cells.at(i)
+	r.x.blocks -= c.length() - n
+	c.setLength(n)
+	r.x.cells.moveBehind(i, r.before)
+	return i
 }
 
 // merge moves a node's blocks into the one before, where there is room and both are
