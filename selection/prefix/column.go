@@ -1,6 +1,8 @@
 package prefix
 
 import (
+	"math"
+
 	"kvasir/selection"
 )
 
@@ -8,22 +10,23 @@ import (
 // of it. It isn't the endpoint's slot, so that Forget need not visit every node: the
 // slot's columns are retired, and serve again once a sweep has cleared them everywhere.
 type column struct {
-	slot    selection.Slot // None: retired or vacant
-	sibling int32          // the slot's next column, or that of the next vacant one; None: there is no other
-	rank    uint8
-	state   columnState
-	serial  uint32 // no two holders have had the same
+	// Of a Find under way: how many blocks, from the first on.
+	any, held  int32
+	host, disk int32 // with those
+	met        bool
 
-	// Of the holder's cache, in fine blocks; see lru.go.
+	slot  selection.Slot // None: retired or vacant
+	floor int64          // stamps are believed from here on; it never falls; see lru.go
+
+	// Of the holder's cache, in fine blocks.
 	odometer uint32
 	fraction uint32 // of the odometer, in units of 1/2^32
 	capacity uint32 // 0: unknown
-	floor    int64  // stamps are believed from here on
 
-	contradicted int64 // likewise, whatever the capacity: the endpoint said so
-
-	// Of the Match under way: how many blocks, from the first on.
-	any, held int32
+	sibling int32 // the slot's next column, or that of the next vacant one; None: there is no other
+	rank    uint8
+	state   columnState
+	serial  uint32 // no two holders have had the same
 }
 
 type columnState uint8
@@ -77,7 +80,7 @@ func (x *Index) Forget(slot selection.Slot) {
 	for col := x.first[slot]; col != selection.None; {
 		c := &x.columns[col]
 		next := c.sibling
-		*c = column{slot: selection.None, sibling: selection.None, state: retired}
+		*c = column{slot: selection.None, sibling: selection.None, state: retired, floor: math.MaxInt64}
 		x.retired++
 		col = next
 	}

@@ -11,8 +11,8 @@
 // Callers always name a chain from its first block. From this follows the law on which
 // everything rests: an endpoint that has a block has every block before it. It holds
 // under eviction because the recency list keeps each node ahead of those that follow it,
-// and under expiry because a promise of a block renews those before it. A match walks the
-// chain forward, node by node, until nobody is left.
+// and under expiry because a promise of a block renews those before it. Match therefore
+// finds where an endpoint drops out of a chain by bisection.
 package prefix
 
 import (
@@ -35,6 +35,7 @@ type Index struct {
 
 	columns []column
 	reached []int32 // of the Match under way: columns that have its first block
+	path    [pathSteps]step
 	first   []int32 // by slot: its first column, or selection.None
 	vacant  int32   // the first vacant column, or selection.None
 	retired int     // columns that wait to be cleared
@@ -44,6 +45,9 @@ type Index struct {
 	cells  cells
 	table  table
 	blocks int
+
+	tiered bool   // tiers are told apart, or a block was dropped
+	shared int32  // the column of the shared storage, or selection.None
 	sweep  uint32 // position of the cell from which sweeping goes on; 0: not sweeping
 }
 
@@ -64,6 +68,7 @@ func New(cfg Config) *Index {
 		halfTTL: cfg.SpeculativeTTL / 2,
 		limit:   2 * cfg.MaxEndpoints(),
 		vacant:  selection.None,
+		shared:  selection.None,
 	}
 	free := x.budget - x.budget/slotShare - int64(unsafe.Sizeof(*x))
 	x.cells, x.table = plan(free)
@@ -78,6 +83,10 @@ type Overlaps struct {
 	Believed []int32 // that are held or were promised
 	Held     []int32 // of those, that are held
 	Rank     []uint8 // which rank has Believed
+
+	// With what its host and its storage hold, the shared storage included; each counts
+	// all that the one before does. An endpoint can load those rather than compute them.
+	Host, Disk []int32
 }
 
 // Match sets overlap, which is by slot, to the number of blocks from the first on that
@@ -85,78 +94,6 @@ type Overlaps struct {
 // len(overlap) are left out. It counts as no use of the blocks.
 func (x *Index) Match(now mono.Time, blocks []kvblock.Hash, overlap []int32) {
 	x.Find(now, blocks, Overlaps{Believed: overlap})
-}
-
-// Find is Match with all that Overlaps asks for.
-func (x *Index) Find(now mono.Time, blocks []kvblock.Hash, o Overlaps) {
-	clear(o.Believed)
-	clear(o.Held)
-	clear(o.Rank)
-	x.reached = x.reached[:0]
-	epoch := x.epoch(now)
-	for d := 0; d < len(blocks); {
-		i := x.find(blocks[d])
-		if i == root {
-			break
-		}
-		end := d + x.cells.at(i).shares(blocks[d:])
-		if !x.reach(i, int32(d), int32(end), epoch) {
-			break
-		}
-		d = end
-	}
-	for _, col := range x.reached {
-		c := &x.columns[col]
-		if s := int(c.slot); s < len(o.Believed) && c.any > o.Believed[s] {
-			o.Believed[s] = c.any
-			if s < len(o.Rank) {
-				o.Rank[s] = c.rank
-			}
-		}
-		if s := int(c.slot); s < len(o.Held) && c.held > o.Held[s] {
-			o.Held[s] = c.held
-		}
-		c.any, c.held = 0, 0
-	}
-}
-
-// reach has those who have the first d blocks, and what node i holds, go on to end. It
-// reports whether there was anybody.
-func (x *Index) reach(i uint32, d, end int32, epoch uint32) bool {
-	span := int64(kvblock.Span(int(end)))
-	somebody := false
-	for i != 0 {
-		cell := x.cells.at(i)
-		for _, h := range cell.beliefs() {
-			b := belief(h)
-			c := &x.columns[b.column()]
-			if c.any != d && c.held != d || c.slot == selection.None {
-				continue
-			}
-			to := end
-			if b.kind() == promised {
-				if c.any != d || !b.fresh(epoch) {
-					continue
-				}
-			} else if int64(b.value())-span < c.floor {
-				if to = min(end, int32(c.within(b.value()))); to <= d {
-					continue
-				}
-			}
-			if d == 0 {
-				x.reached = append(x.reached, b.column())
-			}
-			somebody = true
-			if c.any == d {
-				c.any = to
-			}
-			if b.kind() == device && c.held == d {
-				c.held = to
-			}
-		}
-		i = cell.more()
-	}
-	return somebody
 }
 
 // Bytes returns what the index has allocated, unused capacity included. It never

@@ -338,7 +338,7 @@ func TestValidate_NamesFieldValueAndWhatIsAllowed(t *testing.T) {
 	if errs := (Config{}).Validate(); errs != nil {
 		t.Errorf("the zero Config: %v", errs)
 	}
-	bad := Config{BudgetBytes: 1<<20 - 1, SpeculativeTTL: time.Millisecond, Endpoints: 353}
+	bad := Config{BudgetBytes: 1<<20 - 1, SpeculativeTTL: time.Millisecond, Endpoints: 1 + Config{BudgetBytes: minBudgetBytes}.MaxEndpoints()}
 	for _, c := range []Config{bad, {BudgetBytes: -1, SpeculativeTTL: -1, Endpoints: -1}, {BudgetBytes: 1 << 50, SpeculativeTTL: 1 << 60, Endpoints: 1 << 40}} {
 		errs := c.Validate()
 		if len(errs) != 3 || errs[0].Field != "budget_bytes" || errs[1].Field != "speculative_ttl" || errs[2].Field != "endpoints" {

@@ -20,6 +20,7 @@ type naive struct {
 	records int
 	holders map[holder]*naiveHolder
 	named   map[kvblock.Hash]naming
+	shared  map[kvblock.Hash]bool
 }
 
 type holder struct {
@@ -34,6 +35,8 @@ type naiveHolder struct {
 	odometer int64 // in units of 1/2^32 fine blocks
 	floor    int64
 	blocks   map[kvblock.Hash]naiveBelief
+	host     map[kvblock.Hash]bool
+	disk     map[kvblock.Hash]bool
 }
 
 type naiveBelief struct {
@@ -42,12 +45,12 @@ type naiveBelief struct {
 }
 
 func newNaive(ttl time.Duration) *naive {
-	return &naive{half: ttl / 2, holders: map[holder]*naiveHolder{}, named: map[kvblock.Hash]naming{}}
+	return &naive{half: ttl / 2, holders: map[holder]*naiveHolder{}, named: map[kvblock.Hash]naming{}, shared: map[kvblock.Hash]bool{}}
 }
 
 func (m *naive) holder(h holder) *naiveHolder {
 	if m.holders[h] == nil {
-		m.holders[h] = &naiveHolder{floor: noFloor, blocks: map[kvblock.Hash]naiveBelief{}}
+		m.holders[h] = &naiveHolder{floor: noFloor, blocks: map[kvblock.Hash]naiveBelief{}, host: map[kvblock.Hash]bool{}, disk: map[kvblock.Hash]bool{}}
 	}
 	return m.holders[h]
 }
@@ -107,6 +110,62 @@ func (m *naive) setCapacity(h holder, fine int) {
 	o.run(0, 0)
 }
 
+// store and drop say of tiers other than Device what the set has and no longer has.
+func (m *naive) store(set map[kvblock.Hash]bool, blocks []kvblock.Hash) {
+	if len(blocks) > 0 {
+		m.records++
+	}
+	for i, b := range blocks {
+		m.named[b] = naming{m.records, i}
+		set[b] = true
+	}
+}
+
+func (m *naive) tier(h holder, t Tier) map[kvblock.Hash]bool {
+	if t == Host {
+		return m.holder(h).host
+	}
+	return m.holder(h).disk
+}
+
+func (m *naive) drop(h holder, t Tier, blocks []kvblock.Hash, from int) {
+	for _, b := range blocks[from:] {
+		switch {
+		case t != Device:
+			delete(m.tier(h, t), b)
+		case m.holder(h).blocks[b].held:
+			delete(m.holder(h).blocks, b)
+		}
+	}
+}
+
+// loadable returns how many of the blocks, from the first on, slot's best rank has or can
+// load, from its host and from any storage.
+func (m *naive) loadable(now mono.Time, slot selection.Slot, blocks []kvblock.Hash) (host, disk int32) {
+	for _, b := range blocks {
+		if !m.shared[b] {
+			break
+		}
+		disk++
+	}
+	for h, o := range m.holders {
+		if h.slot != slot {
+			continue
+		}
+		var there [2]int32
+		for k := range there {
+			for i, b := range blocks {
+				if !o.has(b, i+1) && !m.promised(o, now, b) && !o.host[b] && (k == 0 || !o.disk[b] && !m.shared[b]) {
+					break
+				}
+				there[k]++
+			}
+		}
+		host, disk = max(host, there[0]), max(disk, there[1])
+	}
+	return host, disk
+}
+
 func (m *naive) forget(slot selection.Slot) {
 	for h := range m.holders {
 		if h.slot == slot {
@@ -133,9 +192,8 @@ func (m *naive) overlapOf(now mono.Time, h holder, blocks []kvblock.Hash) (belie
 		return 0, 0
 	}
 	there := func(promises bool) (n int32) {
-		for i, h := range blocks {
-			b, known := o.blocks[h]
-			if !o.has(h, i+1) && (!promises || !known || b.held || int64(now.Duration()/m.half)-b.value > 1) {
+		for i := range blocks {
+			if !o.has(blocks[i], i+1) && (!promises || !m.promised(o, now, blocks[i])) {
 				break
 			}
 			n++
@@ -143,6 +201,26 @@ func (m *naive) overlapOf(now mono.Time, h holder, blocks []kvblock.Hash) (belie
 		return n
 	}
 	return there(true), there(false)
+}
+
+func (m *naive) promised(o *naiveHolder, now mono.Time, h kvblock.Hash) bool {
+	b, known := o.blocks[h]
+	return known && !b.held && int64(now.Duration()/m.half)-b.value <= 1
+}
+
+// deepest returns how many blocks there are up to the last one that slot's best rank has.
+// Where an endpoint's cache has lost blocks while those behind them were on their way to
+// it, that is more than the overlap.
+func (m *naive) deepest(now mono.Time, slot selection.Slot, blocks []kvblock.Hash) int32 {
+	deepest := 0
+	for h, o := range m.holders {
+		for i := range blocks {
+			if h.slot == slot && (o.has(blocks[i], i+1) || m.promised(o, now, blocks[i])) {
+				deepest = max(deepest, i+1)
+			}
+		}
+	}
+	return int32(deepest)
 }
 
 // chain returns the blocks of a prompt: so many of a system prompt, then so many of a
@@ -197,8 +275,19 @@ func propertyEqualsNaive(t *rapid.T) {
 	}
 	p.run(t, func(t *rapid.T, blocks []kvblock.Hash) {
 		p.find(blocks)
+		torn := false
+		for s := range selection.Slot(slots) {
+			b, _ := p.m.overlap(p.now, s, blocks)
+			torn = torn || b != p.m.deepest(p.now, s, blocks)
+		}
 		for s := range slots {
 			believed, held := p.m.overlap(p.now, selection.Slot(s), blocks)
+			if torn {
+				if p.o.Believed[s] < held || p.o.Believed[s] > p.m.deepest(p.now, selection.Slot(s), blocks) || p.o.Held[s] != held {
+					t.Fatalf("slot %d: overlap %d, %d of it held; the naive index says %d, %d", s, p.o.Believed[s], p.o.Held[s], believed, held)
+				}
+				continue
+			}
 			best := holder{selection.Slot(s), int(p.o.Rank[s])}
 			if one, _ := p.m.overlapOf(p.now, best, blocks); one != believed {
 				t.Fatalf("slot %d: rank %d has %d blocks of %d", s, best.rank, one, believed)
@@ -211,12 +300,48 @@ func propertyEqualsNaive(t *rapid.T) {
 	})
 }
 
+// TestFind_WhenTiersAreTold_EqualsNaive has endpoints say what they keep where, and drop
+// what they like.
+func TestFind_WhenTiersAreTold_EqualsNaive(t *testing.T) {
+	rapid.Check(t, propertyTiersEqualNaive)
+}
+
+func FuzzTiersEqualNaive(f *testing.F) {
+	f.Fuzz(rapid.MakeFuzz(propertyTiersEqualNaive))
+}
+
+func propertyTiersEqualNaive(t *rapid.T) {
+	const slots = 4
+	p := pair{
+		x: New(Config{BudgetBytes: 4 << 20, SpeculativeTTL: time.Second}), m: newNaive(time.Second),
+		slots: slots, ranks: 2, longest: 40, tiers: true,
+	}
+	p.run(t, func(t *rapid.T, blocks []kvblock.Hash) {
+		p.find(blocks)
+		for s := range selection.Slot(slots) {
+			believed, held := p.m.overlap(p.now, s, blocks)
+			host, disk := p.m.loadable(p.now, s, blocks)
+			if !p.x.tiered {
+				host, disk = p.o.Believed[s], p.o.Believed[s]
+				if believed != p.m.deepest(p.now, s, blocks) {
+					continue
+				}
+			}
+			if got := [4]int32{p.o.Held[s], p.o.Believed[s], p.o.Host[s], p.o.Disk[s]}; got != [4]int32{held, believed, host, disk} {
+				t.Fatalf("slot %d: held, believed, with host, with disk %d; the naive index says %d", s, got, [4]int32{held, believed, host, disk})
+			}
+		}
+		checkStructure(t, p.x, 0)
+	})
+}
+
 // pair is an index and a naive one to which the same happens.
 type pair struct {
 	x                     *Index
 	m                     *naive
 	now                   mono.Time
 	slots, ranks, longest int
+	tiers                 bool
 	said                  []said
 	o                     Overlaps
 }
@@ -225,7 +350,7 @@ func (p *pair) run(t *rapid.T, check func(*rapid.T, []kvblock.Hash)) {
 	anyHolder := func(t *rapid.T) holder {
 		return holder{selection.Slot(rapid.IntRange(0, p.slots-1).Draw(t, "slot")), rapid.IntRange(0, p.ranks-1).Draw(t, "rank")}
 	}
-	t.Repeat(map[string]func(*rapid.T){
+	actions := map[string]func(*rapid.T){
 		"promise": func(t *rapid.T) {
 			h, b := anyHolder(t), drawChain(t, p.longest)
 			s := said{holder: h, index: p.x.PromiseRank(p.now, h.slot, h.rank, b)}
@@ -270,15 +395,49 @@ func (p *pair) run(t *rapid.T, check func(*rapid.T, []kvblock.Hash)) {
 			p.now = p.now.Add(time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "wait")))
 		},
 		"": func(t *rapid.T) { check(t, drawChain(t, p.longest)) },
-	})
+	}
+	if p.tiers {
+		actions["store"] = func(t *rapid.T) {
+			h, tier, b := anyHolder(t), rapid.SampledFrom([]Tier{Device, Host, Disk}).Draw(t, "tier"), drawChain(t, p.longest)
+			p.x.Store(p.now, h.slot, h.rank, tier, b)
+			if tier == Device {
+				p.m.record(p.now, h, b, true)
+			} else {
+				p.m.store(p.m.tier(h, tier), b)
+			}
+		}
+		actions["drop"] = func(t *rapid.T) {
+			h, tier, b := anyHolder(t), rapid.SampledFrom([]Tier{Device, Host, Disk}).Draw(t, "tier"), drawChain(t, p.longest)
+			from := rapid.IntRange(0, len(b)).Draw(t, "from")
+			p.x.Drop(h.slot, h.rank, tier, b, from)
+			p.m.drop(h, tier, b, from)
+		}
+		actions["store shared"] = func(t *rapid.T) {
+			b := drawChain(t, p.longest)
+			p.x.StoreShared(p.now, b)
+			p.m.store(p.m.shared, b)
+		}
+		actions["drop shared"] = func(t *rapid.T) {
+			b := drawChain(t, p.longest)
+			from := rapid.IntRange(0, len(b)).Draw(t, "from")
+			p.x.DropShared(b, from)
+			for _, b := range b[from:] {
+				delete(p.m.shared, b)
+			}
+		}
+	}
+	t.Repeat(actions)
 }
 
 func (p *pair) find(blocks []kvblock.Hash) {
 	if p.o.Believed == nil {
-		p.o = Overlaps{make([]int32, p.slots), make([]int32, p.slots), make([]uint8, p.slots)}
+		p.o = Overlaps{
+			Believed: make([]int32, p.slots), Held: make([]int32, p.slots), Rank: make([]uint8, p.slots),
+			Host: make([]int32, p.slots), Disk: make([]int32, p.slots),
+		}
 	}
 	for i := range p.slots {
-		p.o.Believed[i], p.o.Held[i], p.o.Rank[i] = 99, 99, 99 // Find clears it
+		p.o.Believed[i], p.o.Held[i], p.o.Rank[i], p.o.Host[i], p.o.Disk[i] = 99, 99, 99, 99, 99 // Find clears it
 	}
 	p.x.Find(p.now, blocks, p.o)
 }
@@ -288,7 +447,7 @@ func (p *pair) find(blocks []kvblock.Hash) {
 // named most recently, the beginning of each chain ahead of its end.
 func TestFind_WhenFull_EqualsNaiveOfWhatIsLeft(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := pair{x: New(Config{BudgetBytes: 1 << 20, SpeculativeTTL: time.Second}), m: newNaive(time.Second), slots: 70, ranks: 2, longest: 300}
+		p := pair{x: New(Config{BudgetBytes: 1 << 20, SpeculativeTTL: time.Second}), m: newNaive(time.Second), slots: 70, ranks: 2, longest: 300, tiers: rapid.Bool().Draw(t, "tiers")}
 		p.x.cells = newCells(1)
 		withheld := rapid.SampledFrom([]int{0, chunkCells - 100, chunkCells - 150}).Draw(t, "withheld")
 		p.x.cells.fresh += uint32(withheld)
@@ -296,10 +455,10 @@ func TestFind_WhenFull_EqualsNaiveOfWhatIsLeft(t *testing.T) {
 			p.find(blocks)
 			known := int32(p.x.knows(blocks))
 			for s := range p.slots {
-				believed, held := p.m.overlap(p.now, selection.Slot(s), blocks)
+				_, held := p.m.overlap(p.now, selection.Slot(s), blocks)
 				// A correction may rest on what was forgotten since: then less is believed.
-				if p.o.Believed[s] > min(believed, known) || p.o.Held[s] > min(held, known) {
-					t.Fatalf("slot %d: overlap %d, %d of it held; the naive index says %d, %d, and %d blocks are known", s, p.o.Believed[s], p.o.Held[s], believed, held, known)
+				if p.o.Believed[s] > min(p.m.deepest(p.now, selection.Slot(s), blocks), known) || p.o.Held[s] > min(held, known) {
+					t.Fatalf("slot %d: overlap %d, %d of it held; the naive index says %d held, and %d blocks are known", s, p.o.Believed[s], p.o.Held[s], held, known)
 				}
 			}
 			checkStructure(t, p.x, withheld)
@@ -409,11 +568,11 @@ func checkStructure(t interface{ Fatalf(string, ...any) }, x *Index, withheld in
 		case retired, sweeping:
 			waiting++
 		case live:
-			if x.columnOf(c.slot, int(c.rank)) != int32(i) {
+			if int32(i) != x.shared && x.columnOf(c.slot, int(c.rank)) != int32(i) {
 				t.Fatalf("column %d is not its slot's", i)
 			}
 		}
-		if c.any != 0 || c.held != 0 {
+		if c.any != 0 || c.held != 0 || c.host != 0 || c.disk != 0 || c.met {
 			t.Fatalf("column %d: a match has left something", i)
 		}
 	}

@@ -54,20 +54,25 @@ func (x *Index) record(now mono.Time, slot selection.Slot, rank int, blocks []kv
 	if !ok {
 		return Belief{}
 	}
+	return x.recordColumn(now, col, blocks, k)
+}
+
+func (x *Index) recordColumn(now mono.Time, col int32, blocks []kvblock.Hash, k kind) Belief {
 	x.sweepSome(sweepPerBlock * len(blocks))
-	was := x.standingOf(col, blocks)
-	stored := 0
-	if k == device {
-		stored = kvblock.Span(len(blocks)) - kvblock.Span(int(was.held))
-	}
+	r := recording{x: x, epoch: x.epoch(now), before: root, said: beliefOf(col, k, 0)}
+	var was standing
 	c := &x.columns[col]
-	c.run(stored, was.reused)
-	r := recording{
-		x: x, epoch: x.epoch(now), before: root,
-		used: beliefOf(col, device, c.odometer), said: beliefOf(col, device, c.odometer),
-	}
-	if k == promised {
-		r.said = beliefOf(col, promised, r.epoch)
+	if k <= device {
+		was = x.standingOf(col, blocks)
+		stored := 0
+		if k == device {
+			stored = kvblock.Span(len(blocks)) - kvblock.Span(int(was.held))
+		}
+		c.run(stored, was.reused)
+		r.used = beliefOf(col, device, c.odometer)
+		if r.said = r.used; k == promised {
+			r.said = beliefOf(col, promised, r.epoch)
+		}
 	}
 	for d := 0; d < len(blocks); {
 		n := r.visit(d, blocks[d:])
@@ -108,7 +113,7 @@ func (r *recording) visit(d int, blocks []kvblock.Hash) int {
 	}
 	switch {
 	case n < x.cells.at(i).length():
-		i = r.split(i, n)
+		i = x.split(i, n, r.before)
 	default:
 		x.cells.moveBehind(i, r.before)
 	}
@@ -147,14 +152,14 @@ func (r *recording) insert(blocks []kvblock.Hash) int {
 }
 
 // split cuts a node's first n blocks off, which become a node of their own with the same
-// beliefs. It is the new one that moves to the front and is returned: the rest was not
-// used. Where there is no room the rest is the least recent of all, and evicted.
-func (r *recording) split(i uint32, n int) uint32 {
-	x := r.x
-	keep := [2]uint32{i, r.before}
+// beliefs. The new one is put behind before and returned; the rest stays where it is,
+// which must not be ahead of that. Where there is no room the rest is the least recent of
+// all, and evicted.
+func (x *Index) split(i uint32, n int, before uint32) uint32 {
+	keep := [2]uint32{i, before}
 	j := x.take(keep)
 	if j == 0 {
-		return r.truncate(i, n)
+		return x.truncate(i, n, before)
 	}
 	c, rest := x.cells.at(j), x.cells.at(i)
 	copy(c[:n], rest[:n])
@@ -166,7 +171,7 @@ func (r *recording) split(i uint32, n int) uint32 {
 				if l == 0 {
 					x.cells.giveLinks(x.cells.at(j).more())
 					x.cells.give(j)
-					return r.truncate(i, n)
+					return x.truncate(i, n, before)
 				}
 				c.setMore(l)
 				c = x.cells.at(l)
@@ -182,16 +187,16 @@ func (r *recording) split(i uint32, n int) uint32 {
 	rest.behead(n)
 	x.enter(i)
 	x.enter(j)
-	x.cells.link(j, r.before)
+	x.cells.link(j, before)
 	return j
 }
 
-// truncate evicts what follows a node's first n blocks and moves the node to the front.
-func (r *recording) truncate(i uint32, n int) uint32 {
-	c := r.x.cells.at(i)
-	r.x.blocks -= c.length() - n
+// truncate evicts what follows a node's first n blocks and puts the node behind before.
+func (x *Index) truncate(i uint32, n int, before uint32) uint32 {
+	c := x.cells.at(i)
+	x.blocks -= c.length() - n
 	c.setLength(n)
-	r.x.cells.moveBehind(i, r.before)
+	x.cells.moveBehind(i, before)
 	return i
 }
 
