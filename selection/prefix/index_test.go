@@ -275,13 +275,6 @@ func (x *Index) roomBlocks() int { return (cap(x.cells.chunks)*chunkCells - 1) *
 // TestBytes_WhenMeasured_IsWhatTheHeapHolds compares Bytes with the runtime's count.
 func TestBytes_WhenMeasured_IsWhatTheHeapHolds(t *testing.T) {
 	const budget = 32 << 20
-	heap := func() uint64 {
-		var s runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&s)
-		return s.HeapAlloc
-	}
 	blocks := make([]kvblock.Hash, 0, 400)
 	before := heap()
 	x := New(Config{BudgetBytes: budget, Endpoints: 512})
