@@ -122,6 +122,7 @@ type View struct {
 	Endpoints   []Endpoint    // by slot
 	Book        []Book        // by slot
 	Overlap     []int32       // by slot: how many of the request's Blocks, from the first on, are believed to be there (blocks differ in length: kvblock.Span); nil unless the policy uses overlap
+	Held        []int32       // by slot: of Overlap, how many are believed to be there already and not only on their way; nil where Overlap is
 	HostOverlap []int32       // by slot: likewise in device or host memory, at least Overlap; nil where nothing is known of host memory
 	DiskOverlap []int32       // by slot: likewise on any of device, host and disk, at least HostOverlap; nil where nothing is known of disks
 	Active      []int32       // by slot: how many of the request's Blocks, from the first on, are of the prompts of outstanding calls there; nil unless the policy is an ActiveUser
@@ -193,6 +194,7 @@ type End struct {
 // said nothing, or where it could not be believed.
 type Usage struct {
 	Known                  bool
+	CachedKnown            bool // it said how many were cached; else Cached is 0
 	Prompt, Cached, Output int
 }
 

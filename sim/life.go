@@ -5,6 +5,7 @@ import (
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/internal/mono"
+	"kvasir/selection"
 )
 
 // life is a call that runs.
@@ -130,7 +131,7 @@ func (l *life) output(now mono.Time, out *engine.Output) {
 	}
 	r, t, n := l.router, l.ticket, l.attempt
 	p := &l.call.Prompt
-	u := flow.Usage{Known: true, Prompt: p.PromptTokens, Cached: out.Cached, Output: p.OutputTokens}
+	u := flow.Usage{Known: true, CachedKnown: l.call.Request.Kind == selection.Generate, Prompt: p.PromptTokens, Cached: out.Cached, Output: p.OutputTokens}
 	l.end(now, attempt.Success)
 	r.step(now, flow.Done(t, n, attempt.Success, u))
 	l.close(now)

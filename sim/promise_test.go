@@ -116,7 +116,9 @@ func promiseTrace() []promiseCall {
 			fields["messages"] = messages
 			fields["max_tokens"] = 1 + r.Intn(promiseMaxTokens)
 			fields["ignore_eos"] = true
-			fields["stream"] = kind > 1
+			if fields["stream"] = kind > 1; kind > 1 {
+				fields["stream_options"] = map[string]any{"include_usage": true} // the simulated endpoints always tell
+			}
 		}
 		if r.Intn(15) == 0 {
 			c.leave = unique(c.at + time.Duration(r.Float64()*float64(600*time.Millisecond)))

@@ -52,7 +52,8 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 		m.hold(c)
 	}
 	if m.index != nil {
-		m.index.Promise(now, slot, c.request.Blocks)
+		m.index.SetCapacity(slot, 0, m.capacity(slot, &c.request))
+		c.believed = m.index.Promise(now, slot, c.request.Blocks)
 	}
 }
 

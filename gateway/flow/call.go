@@ -6,6 +6,7 @@ import (
 	"kvasir/gateway/attempt"
 	"kvasir/internal/mono"
 	"kvasir/selection"
+	"kvasir/selection/prefix"
 )
 
 type phase uint8
@@ -41,6 +42,7 @@ type call struct {
 	ahead      selection.Work // of those that were pending there before
 	headServed time.Duration  // how long the oldest of those had been worked on
 	decoding   int32          // how many there had their first token
+	believed   prefix.Belief  // what it was believed to hold of the prompt
 	predicted  time.Duration
 	first      mono.Time // of its first content
 	olderWait  int32     // neighbours among those that are pending there

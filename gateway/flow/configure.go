@@ -126,6 +126,7 @@ func (m *Machine) join(now mono.Time, p *pool, ec Endpoint) selection.Slot {
 		m.books = append(m.books, selection.Book{})
 		m.overlap = append(m.overlap, 0)
 		m.inUse = append(m.inUse, 0)
+		m.held = append(m.held, 0)
 		m.state = append(m.state, endpointState{})
 	}
 	m.state[slot] = endpointState{pool: p, revision: ec.Revision, newest: none, firstWait: none, lastWait: none}
@@ -168,6 +169,9 @@ func (m *Machine) reindex(c prefix.Config) {
 		m.prefixing = c
 		c.Endpoints = len(m.endpoints)
 		m.index = prefix.New(c)
+		for i := range m.calls {
+			m.calls[i].believed = prefix.Belief{} // by the index before
+		}
 	}
 	m.index.Grow(len(m.endpoints))
 }

@@ -81,6 +81,7 @@ type Machine struct {
 	books     []selection.Book
 	overlap   []int32
 	inUse     []int32 // View.Active
+	held      []int32
 	state     []endpointState
 	free      []selection.Slot // whose endpoints are gone
 
@@ -261,7 +262,7 @@ func (m *Machine) dispatch(now mono.Time, i int32) bool {
 func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	c := &m.calls[i]
 	if pool.usesOverlap {
-		m.index.Match(now, c.request.Blocks, m.overlap)
+		m.index.Find(now, c.request.Blocks, prefix.Overlaps{Believed: m.overlap, Held: m.held})
 	}
 	if pool.usesActive {
 		m.active.Match(c.request.Blocks, m.inUse)
@@ -319,6 +320,9 @@ func (m *Machine) done(r *report) {
 	if r.usage.Known {
 		s.promptSeen += int64(r.usage.Prompt)
 		s.cachedSeen += int64(r.usage.Cached)
+	}
+	if r.usage.CachedKnown && c.committed {
+		m.correct(c, r.usage)
 	}
 	if l := s.pool.endLearner; l != nil && c.committed && r.outcome == attempt.Success {
 		m.end = selection.End{

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"kvasir/internal/kvblock"
 	"kvasir/selection"
 	"kvasir/selection/signal"
 )
@@ -42,6 +43,32 @@ func (m *Machine) restarted(r *report, load signal.Load) {
 	m.state[r.slot].restarts++
 	m.refresh(r.at, r.slot)
 	m.notice(Action{Kind: Restarted, Slot: r.slot})
+}
+
+// capacity returns how much the endpoint's KV cache holds, in fine blocks of the request;
+// 0 where it isn't known.
+func (m *Machine) capacity(slot selection.Slot, q *selection.Request) int {
+	l := &m.endpoints[slot].Load
+	if !l.KVBlocks.Known || !l.BlockTokens.Known || q.BlockTokens == 0 {
+		return 0
+	}
+	tokens := float64(l.KVBlocks.Value * l.BlockTokens.Value)
+	return int(min(tokens, 1<<40)) / q.BlockTokens
+}
+
+// correct compares what an answer says was cached of its prompt with what was believed at
+// the dispatch. The two count differently: the router estimates tokens, and the engine's
+// blocks and the router's end elsewhere. So only a shortfall of more than a coarse block
+// and an eighth of the prompt is one.
+func (m *Machine) correct(c *call, u Usage) {
+	q := &c.request
+	if m.index == nil || c.believed.Held == 0 || u.Prompt <= 0 {
+		return
+	}
+	cached := int(float64(q.InputTokens) * float64(u.Cached) / float64(u.Prompt))
+	if q.Tokens(int(c.believed.Held))-cached > max(kvblock.CoarseFactor*q.BlockTokens, q.InputTokens/8) {
+		m.index.Correct(c.slot, c.believed, kvblock.Within(cached/q.BlockTokens))
+	}
 }
 
 // unlearn forgets what index and policy believe of the slot's endpoint.

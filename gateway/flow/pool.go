@@ -56,9 +56,9 @@ func (p *pool) bind(m *Machine) {
 	v.Candidates = make([]selection.Slot, 0, len(v.Members))
 	v.Scores = make([]float64, 0, len(v.Members))
 	v.Position = make([]int32, len(m.endpoints))
-	v.Endpoints, v.Book, v.Overlap, v.Active = m.endpoints, m.books, nil, nil
+	v.Endpoints, v.Book, v.Overlap, v.Held, v.Active = m.endpoints, m.books, nil, nil, nil
 	if p.usesOverlap {
-		v.Overlap = m.overlap
+		v.Overlap, v.Held = m.overlap, m.held
 	}
 	if p.usesActive {
 		v.Active = m.inUse

@@ -141,7 +141,7 @@ func (c *call) usage(u api.Usage) flow.Usage {
 		c.record.UsageKnown = true
 		c.record.PromptTokens, c.record.CachedTokens, c.record.OutputTokens = u.Input, max(u.Cached, 0), output
 	}
-	return flow.Usage{Known: true, Prompt: u.Input, Cached: max(u.Cached, 0), Output: output}
+	return flow.Usage{Known: true, CachedKnown: u.Cached != api.Unknown, Prompt: u.Input, Cached: max(u.Cached, 0), Output: output}
 }
 
 // write passes bytes to the client at once; between says that they end with an event. It

@@ -107,7 +107,7 @@ type turn struct {
 
 func newUsed(endpoints int) *used {
 	u := &used{x: New(Config{Endpoints: endpoints}), r: seed.New(1, seed.Workload, 0, 0), endpoints: endpoints, turns: map[int][]turn{}}
-	room := cap(u.x.nodes.chunks) * chunkNodes
+	room := u.x.roomBlocks() * 10 / 11
 	for blocks := 0; blocks < 3*room; {
 		t := u.next(nil, 1+u.r.Intn(400))
 		u.x.Hold(0, t.slot, t.blocks)
@@ -207,7 +207,7 @@ func BenchmarkFill(b *testing.B) {
 		x := New(Config{})
 		u := &used{x: x, r: seed.New(1, seed.Workload, 0, 0), endpoints: 1}
 		var t turn
-		for !x.nodes.full() {
+		for !x.cells.full() {
 			t = u.next(t.blocks, 264)
 			size := x.table.next
 			began := time.Now()

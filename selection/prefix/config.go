@@ -11,7 +11,7 @@ const (
 	DefaultSpeculativeTTL = 30 * time.Second
 
 	minBudgetBytes    = 1 << 20
-	maxBudgetBytes    = 64 << 30 // positions are 32-bit numbers; this many bytes hold about 10^9 nodes
+	maxBudgetBytes    = 64 << 30 // positions are 32-bit numbers; this many bytes hold about 5×10^8 cells
 	minSpeculativeTTL = 100 * time.Millisecond
 	maxSpeculativeTTL = 24 * time.Hour
 )
@@ -54,8 +54,8 @@ func (c Config) Validate() []FieldError {
 }
 
 // MaxEndpoints returns how many slots an index of this budget can serve: what it needs
-// a slot, as against a block, may take 1/64 of the budget (819 endpoints at 1 MiB,
-// 209,715 at 256 MiB). What is said of a slot beyond is not recorded.
+// a slot, as against a block, may take 1/16 of the budget (352 endpoints at 1 MiB,
+// 90,200 at 256 MiB). What is said of a slot beyond is not recorded.
 func (c Config) MaxEndpoints() int {
 	return int(c.withDefaults().BudgetBytes / slotShare / slotBytes)
 }

@@ -1,6 +1,7 @@
 package prefix
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -11,83 +12,215 @@ import (
 	"kvasir/selection"
 )
 
-// naive is the index as one would write it without a thought for memory or time: maps,
-// a recency list that is a slice, and a match that walks block by block.
+// naive is the index as one would write it without a thought for memory or time: a map of
+// blocks for each holder, and a match that walks block by block. It evicts nothing for
+// want of room; when each block was last named tells what an index that does must keep.
 type naive struct {
-	half  time.Duration
-	cap   int // nodes; 0: no bound
-	nodes map[nodeName]map[selection.Slot]belief
-	order []nodeName // most recent first
+	half    time.Duration
+	records int
+	holders map[holder]*naiveHolder
+	named   map[kvblock.Hash]naming
+	shared  map[kvblock.Hash]bool
 }
 
-type nodeName struct {
-	hash  kvblock.Hash
-	group int
+type holder struct {
+	slot selection.Slot
+	rank int
 }
 
-type belief struct {
-	held     bool
-	promised int64 // the half TTL of the newest promise; -1: none
+type naming struct{ record, position int }
+
+type naiveHolder struct {
+	capacity int64
+	odometer int64 // in units of 1/2^32 fine blocks
+	floor    int64
+	blocks   map[kvblock.Hash]naiveBelief
+	host     map[kvblock.Hash]bool
+	disk     map[kvblock.Hash]bool
 }
 
-func newNaive(ttl time.Duration, capacity int) *naive {
-	return &naive{half: ttl / 2, cap: capacity, nodes: map[nodeName]map[selection.Slot]belief{}}
+type naiveBelief struct {
+	held  bool
+	value int64 // stamp, or the half TTL of the newest promise
 }
 
-func (m *naive) record(now mono.Time, slot selection.Slot, group int, blocks []kvblock.Hash, held bool) {
-	for depth, h := range blocks {
-		name := nodeName{h, group}
-		if m.nodes[name] == nil {
-			if m.cap > 0 && len(m.order) == m.cap {
-				if depth == m.cap {
-					return
-				}
-				last := m.order[len(m.order)-1]
-				delete(m.nodes, last)
-				m.order = m.order[:len(m.order)-1]
-			}
-			m.nodes[name] = map[selection.Slot]belief{}
+func newNaive(ttl time.Duration) *naive {
+	return &naive{half: ttl / 2, holders: map[holder]*naiveHolder{}, named: map[kvblock.Hash]naming{}, shared: map[kvblock.Hash]bool{}}
+}
+
+func (m *naive) holder(h holder) *naiveHolder {
+	if m.holders[h] == nil {
+		m.holders[h] = &naiveHolder{floor: noFloor, blocks: map[kvblock.Hash]naiveBelief{}, host: map[kvblock.Hash]bool{}, disk: map[kvblock.Hash]bool{}}
+	}
+	return m.holders[h]
+}
+
+// has says whether the holder's cache has a block, the last one of the first n of a chain.
+func (o *naiveHolder) has(h kvblock.Hash, n int) bool {
+	b, known := o.blocks[h]
+	return known && b.held && (o.floor == noFloor || b.value-int64(kvblock.Span(n)) >= o.floor)
+}
+
+func (o *naiveHolder) run(whole, part int64) {
+	o.odometer += whole << 32
+	if o.capacity > 0 {
+		o.odometer += part/o.capacity<<32 + part%o.capacity<<32/o.capacity
+		o.floor = max(o.floor, o.odometer>>32-o.capacity)
+	}
+}
+
+func (m *naive) record(now mono.Time, h holder, blocks []kvblock.Hash, held bool) (had int, stamp int64) {
+	if len(blocks) == 0 {
+		return 0, 0
+	}
+	o := m.holder(h)
+	reused := int64(0)
+	for had < len(blocks) && o.has(blocks[had], had+1) {
+		stamp = o.blocks[blocks[had]].value
+		reused += min(o.odometer>>32-stamp, max(o.capacity, 1)) * int64(kvblock.Span(had+1)-kvblock.Span(had))
+		had++
+	}
+	stored := 0
+	if held {
+		stored = kvblock.Span(len(blocks)) - kvblock.Span(had)
+	}
+	o.run(int64(stored), reused)
+	m.records++
+	for i, b := range blocks {
+		m.named[b] = naming{m.records, i}
+		if held || o.has(b, i+1) {
+			o.blocks[b] = naiveBelief{true, o.odometer >> 32}
 		} else {
-			for i, n := range m.order {
-				if n == name {
-					m.order = append(m.order[:i], m.order[i+1:]...)
+			o.blocks[b] = naiveBelief{false, int64(now.Duration() / m.half)}
+		}
+	}
+	return had, stamp
+}
+
+func (m *naive) correct(h holder, had int, stamp int64, n int) {
+	if o := m.holder(h); n < had {
+		o.floor = max(o.floor, stamp-int64(kvblock.Span(n+1))+1)
+		o.run(int64(kvblock.Span(had)-kvblock.Span(n)), 0)
+	}
+}
+
+func (m *naive) setCapacity(h holder, fine int) {
+	o := m.holder(h)
+	o.capacity = int64(fine)
+	o.run(0, 0)
+}
+
+// store and drop say of tiers other than Device what the set has and no longer has.
+func (m *naive) store(set map[kvblock.Hash]bool, blocks []kvblock.Hash) {
+	if len(blocks) > 0 {
+		m.records++
+	}
+	for i, b := range blocks {
+		m.named[b] = naming{m.records, i}
+		set[b] = true
+	}
+}
+
+func (m *naive) tier(h holder, t Tier) map[kvblock.Hash]bool {
+	if t == Host {
+		return m.holder(h).host
+	}
+	return m.holder(h).disk
+}
+
+func (m *naive) drop(h holder, t Tier, blocks []kvblock.Hash, from int) {
+	for _, b := range blocks[from:] {
+		switch {
+		case t != Device:
+			delete(m.tier(h, t), b)
+		case m.holder(h).blocks[b].held:
+			delete(m.holder(h).blocks, b)
+		}
+	}
+}
+
+// loadable returns how many of the blocks, from the first on, slot's best rank has or can
+// load, from its host and from any storage.
+func (m *naive) loadable(now mono.Time, slot selection.Slot, blocks []kvblock.Hash) (host, disk int32) {
+	for _, b := range blocks {
+		if !m.shared[b] {
+			break
+		}
+		disk++
+	}
+	for h, o := range m.holders {
+		if h.slot != slot {
+			continue
+		}
+		var there [2]int32
+		for k := range there {
+			for i, b := range blocks {
+				if !o.has(b, i+1) && !m.promised(o, now, b) && !o.host[b] && (k == 0 || !o.disk[b] && !m.shared[b]) {
 					break
 				}
+				there[k]++
 			}
 		}
-		// The chain is the front of the list, in its own order.
-		m.order = append(m.order, nodeName{})
-		copy(m.order[depth+1:], m.order[depth:])
-		m.order[depth] = name
-
-		b, known := m.nodes[name][slot]
-		if !known {
-			b.promised = -1
-		}
-		switch {
-		case held:
-			b = belief{held: true, promised: -1}
-		case !b.held:
-			b.promised = int64(now.Duration() / m.half)
-		}
-		m.nodes[name][slot] = b
+		host, disk = max(host, there[0]), max(disk, there[1])
 	}
+	return host, disk
 }
 
 func (m *naive) forget(slot selection.Slot) {
-	for _, holders := range m.nodes {
-		delete(holders, slot)
+	for h := range m.holders {
+		if h.slot == slot {
+			delete(m.holders, h)
+		}
 	}
 }
 
-func (m *naive) overlap(now mono.Time, slot selection.Slot, group int, blocks []kvblock.Hash) int32 {
-	for i, h := range blocks {
-		b, known := m.nodes[nodeName{h, group}][slot]
-		if !known || !b.held && (b.promised < 0 || int64(now.Duration()/m.half)-b.promised > 1) {
-			return int32(i)
+// overlap returns how many of the blocks slot's best rank holds or was promised, and how
+// many one holds.
+func (m *naive) overlap(now mono.Time, slot selection.Slot, blocks []kvblock.Hash) (believed, held int32) {
+	for h := range m.holders {
+		if h.slot == slot {
+			b, k := m.overlapOf(now, h, blocks)
+			believed, held = max(believed, b), max(held, k)
 		}
 	}
-	return int32(len(blocks))
+	return believed, held
+}
+
+func (m *naive) overlapOf(now mono.Time, h holder, blocks []kvblock.Hash) (believed, held int32) {
+	o := m.holders[h]
+	if o == nil {
+		return 0, 0
+	}
+	there := func(promises bool) (n int32) {
+		for i := range blocks {
+			if !o.has(blocks[i], i+1) && (!promises || !m.promised(o, now, blocks[i])) {
+				break
+			}
+			n++
+		}
+		return n
+	}
+	return there(true), there(false)
+}
+
+func (m *naive) promised(o *naiveHolder, now mono.Time, h kvblock.Hash) bool {
+	b, known := o.blocks[h]
+	return known && !b.held && int64(now.Duration()/m.half)-b.value <= 1
+}
+
+// deepest returns how many blocks there are up to the last one that slot's best rank has.
+// Where an endpoint's cache has lost blocks while those behind them were on their way to
+// it, that is more than the overlap.
+func (m *naive) deepest(now mono.Time, slot selection.Slot, blocks []kvblock.Hash) int32 {
+	deepest := 0
+	for h, o := range m.holders {
+		for i := range blocks {
+			if h.slot == slot && (o.has(blocks[i], i+1) || m.promised(o, now, blocks[i])) {
+				deepest = max(deepest, i+1)
+			}
+		}
+	}
+	return int32(deepest)
 }
 
 // chain returns the blocks of a prompt: so many of a system prompt, then so many of a
@@ -109,125 +242,307 @@ func chain(system, systemBlocks, conversation, conversationBlocks int) []kvblock
 func drawChain(t *rapid.T, longest int) []kvblock.Hash {
 	return chain(
 		rapid.IntRange(0, 2).Draw(t, "system"),
-		rapid.SampledFrom([]int{0, 1, 7, 40}).Draw(t, "system blocks"),
+		rapid.SampledFrom([]int{0, 1, 7, 11, 40, 70}).Draw(t, "system blocks"),
 		rapid.IntRange(0, 9).Draw(t, "conversation"),
 		rapid.IntRange(0, longest).Draw(t, "conversation blocks"))
 }
 
-// TestMatch_WhenNothingIsEvicted_EqualsNaive has promises, confirmations, expiry and
-// forgotten endpoints, on more slots than fit one group.
-func TestMatch_WhenNothingIsEvicted_EqualsNaive(t *testing.T) {
+// TestFind_WhenNothingIsEvicted_EqualsNaive has promises, confirmations, expiry, capacity,
+// corrections and forgotten endpoints, on slots with one rank and with several.
+func TestFind_WhenNothingIsEvicted_EqualsNaive(t *testing.T) {
 	rapid.Check(t, propertyEqualsNaive)
 }
 
-func FuzzMatchEqualsNaive(f *testing.F) {
+func FuzzFindEqualsNaive(f *testing.F) {
 	f.Fuzz(rapid.MakeFuzz(propertyEqualsNaive))
+}
+
+// said is a Belief as both have it.
+type said struct {
+	holder holder
+	index  Belief
+	had    int
+	stamp  int64
 }
 
 func propertyEqualsNaive(t *rapid.T) {
 	const ttl = time.Second
-	slots := rapid.SampledFrom([]int{1, 5, 64, 65, 200}).Draw(t, "slots")
-	x := New(Config{BudgetBytes: 1 << 20, SpeculativeTTL: ttl, Endpoints: rapid.IntRange(0, slots).Draw(t, "at start")})
-	m := newNaive(ttl, 0)
-	now := mono.Time(0)
-	overlap := make([]int32, slots)
-	anySlot := rapid.Custom(func(t *rapid.T) selection.Slot {
-		return selection.Slot(rapid.IntRange(0, slots-1).Draw(t, "slot"))
-	})
-	t.Repeat(map[string]func(*rapid.T){
-		"promise": func(t *rapid.T) {
-			s, b := anySlot.Draw(t, "to"), drawChain(t, 30)
-			x.Promise(now, s, b)
-			m.record(now, s, 0, b, false)
-		},
-		"hold": func(t *rapid.T) {
-			s, b := anySlot.Draw(t, "to"), drawChain(t, 30)
-			x.Hold(now, s, b)
-			m.record(now, s, 0, b, true)
-		},
-		"forget": func(t *rapid.T) {
-			s := anySlot.Draw(t, "slot")
-			x.Forget(s)
-			m.forget(s)
-		},
-		"wait": func(t *rapid.T) {
-			now = now.Add(time.Duration(rapid.Int64Range(0, int64(ttl)).Draw(t, "wait")))
-		},
-		"": func(t *rapid.T) {
-			blocks := drawChain(t, 30)
-			for i := range overlap {
-				overlap[i] = 99 // Match clears it
-			}
-			x.Match(now, blocks, overlap)
-			for s := range overlap {
-				if want := m.overlap(now, selection.Slot(s), 0, blocks); overlap[s] != want {
-					t.Fatalf("slot %d: overlap %d, the naive index says %d", s, overlap[s], want)
+	slots := rapid.SampledFrom([]int{1, 5, 65, 200}).Draw(t, "slots")
+	p := pair{
+		x:     New(Config{BudgetBytes: 4 << 20, SpeculativeTTL: ttl, Endpoints: rapid.IntRange(0, slots).Draw(t, "at start")}),
+		m:     newNaive(ttl),
+		slots: slots, ranks: rapid.SampledFrom([]int{1, 3}).Draw(t, "ranks"), longest: 90,
+	}
+	p.run(t, func(t *rapid.T, blocks []kvblock.Hash) {
+		p.find(blocks)
+		torn := false
+		for s := range selection.Slot(slots) {
+			b, _ := p.m.overlap(p.now, s, blocks)
+			torn = torn || b != p.m.deepest(p.now, s, blocks)
+		}
+		for s := range slots {
+			believed, held := p.m.overlap(p.now, selection.Slot(s), blocks)
+			if torn {
+				if p.o.Believed[s] < held || p.o.Believed[s] > p.m.deepest(p.now, selection.Slot(s), blocks) || p.o.Held[s] != held {
+					t.Fatalf("slot %d: overlap %d, %d of it held; the naive index says %d, %d", s, p.o.Believed[s], p.o.Held[s], believed, held)
 				}
+				continue
 			}
-			checkStructure(t, x)
-		},
+			best := holder{selection.Slot(s), int(p.o.Rank[s])}
+			if one, _ := p.m.overlapOf(p.now, best, blocks); one != believed {
+				t.Fatalf("slot %d: rank %d has %d blocks of %d", s, best.rank, one, believed)
+			}
+			if p.o.Believed[s] != believed || p.o.Held[s] != held {
+				t.Fatalf("slot %d: overlap %d, %d of it held; the naive index says %d, %d", s, p.o.Believed[s], p.o.Held[s], believed, held)
+			}
+		}
+		checkStructure(t, p.x, 0)
 	})
 }
 
-// TestMatch_WhenFull_EqualsNaive compares what is evicted, and when, with a naive
-// recency list of the same number of nodes.
-func TestMatch_WhenFull_EqualsNaive(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		const ttl = time.Second
-		x := New(Config{BudgetBytes: 1 << 20, SpeculativeTTL: ttl})
-		x.nodes = newNodes(1)
-		for s := range selection.Slot(70) {
-			x.column(s) // columns are given in the order of first use; so a slot's group is known
+// TestFind_WhenTiersAreTold_EqualsNaive has endpoints say what they keep where, and drop
+// what they like.
+func TestFind_WhenTiersAreTold_EqualsNaive(t *testing.T) {
+	rapid.Check(t, propertyTiersEqualNaive)
+}
+
+func FuzzTiersEqualNaive(f *testing.F) {
+	f.Fuzz(rapid.MakeFuzz(propertyTiersEqualNaive))
+}
+
+func propertyTiersEqualNaive(t *rapid.T) {
+	const slots = 4
+	p := pair{
+		x: New(Config{BudgetBytes: 4 << 20, SpeculativeTTL: time.Second}), m: newNaive(time.Second),
+		slots: slots, ranks: 2, longest: 40, tiers: true,
+	}
+	p.run(t, func(t *rapid.T, blocks []kvblock.Hash) {
+		p.find(blocks)
+		for s := range selection.Slot(slots) {
+			believed, held := p.m.overlap(p.now, s, blocks)
+			host, disk := p.m.loadable(p.now, s, blocks)
+			if !p.x.tiered {
+				host, disk = p.o.Believed[s], p.o.Believed[s]
+				if believed != p.m.deepest(p.now, s, blocks) {
+					continue
+				}
+			}
+			if got := [4]int32{p.o.Held[s], p.o.Believed[s], p.o.Host[s], p.o.Disk[s]}; got != [4]int32{held, believed, host, disk} {
+				t.Fatalf("slot %d: held, believed, with host, with disk %d; the naive index says %d", s, got, [4]int32{held, believed, host, disk})
+			}
 		}
-		m := newNaive(ttl, chunkNodes-1)
-		now := mono.Time(0)
-		overlap := make([]int32, 70)
-		t.Repeat(map[string]func(*rapid.T){
-			"record": func(t *rapid.T) {
-				now = now.Add(time.Duration(rapid.Int64Range(0, int64(ttl/8)).Draw(t, "wait")))
-				s := selection.Slot(rapid.SampledFrom([]int{0, 1, 68}).Draw(t, "slot"))
-				b := drawChain(t, 1100)
-				held := rapid.Bool().Draw(t, "held")
-				x.record(now, s, b, held)
-				m.record(now, s, int(s)/64, b, held)
-			},
-			"": func(t *rapid.T) {
-				blocks := drawChain(t, 1100)
-				x.Match(now, blocks, overlap)
-				for _, s := range []selection.Slot{0, 1, 68} {
-					if want := m.overlap(now, s, int(s)/64, blocks); overlap[s] != want {
-						t.Fatalf("slot %d: overlap %d, the naive index says %d", s, overlap[s], want)
-					}
+		checkStructure(t, p.x, 0)
+	})
+}
+
+// pair is an index and a naive one to which the same happens.
+type pair struct {
+	x                     *Index
+	m                     *naive
+	now                   mono.Time
+	slots, ranks, longest int
+	tiers                 bool
+	said                  []said
+	o                     Overlaps
+}
+
+func (p *pair) run(t *rapid.T, check func(*rapid.T, []kvblock.Hash)) {
+	anyHolder := func(t *rapid.T) holder {
+		return holder{selection.Slot(rapid.IntRange(0, p.slots-1).Draw(t, "slot")), rapid.IntRange(0, p.ranks-1).Draw(t, "rank")}
+	}
+	actions := map[string]func(*rapid.T){
+		"promise": func(t *rapid.T) {
+			h, b := anyHolder(t), drawChain(t, p.longest)
+			s := said{holder: h, index: p.x.PromiseRank(p.now, h.slot, h.rank, b)}
+			s.had, s.stamp = p.m.record(p.now, h, b, false)
+			p.said = append(p.said, s)
+		},
+		"hold": func(t *rapid.T) {
+			h, b := anyHolder(t), drawChain(t, p.longest)
+			p.x.HoldRank(p.now, h.slot, h.rank, b)
+			p.m.record(p.now, h, b, true)
+		},
+		"correct": func(t *rapid.T) {
+			if len(p.said) == 0 {
+				return
+			}
+			i := rapid.IntRange(0, len(p.said)-1).Draw(t, "which")
+			s := p.said[i]
+			n := rapid.IntRange(0, s.had+2).Draw(t, "cached")
+			p.x.Correct(s.holder.slot, s.index, n)
+			p.m.correct(s.holder, s.had, s.stamp, n)
+		},
+		"capacity": func(t *rapid.T) {
+			h, c := anyHolder(t), rapid.SampledFrom([]int{0, 1, 30, 100, 400}).Draw(t, "capacity")
+			p.x.SetCapacity(h.slot, h.rank, c)
+			p.m.setCapacity(h, c)
+		},
+		"forget": func(t *rapid.T) {
+			s := anyHolder(t).slot
+			p.x.Forget(s)
+			p.m.forget(s)
+			kept := p.said[:0]
+			for _, said := range p.said {
+				if said.holder.slot == s {
+					p.x.Correct(s, said.index, 0) // what was said of the endpoint before is nothing to this one
+					continue
 				}
-				i := x.nodes.at(root).next
-				for _, name := range m.order {
-					if n := x.nodes.at(i); n.key != keyOf(name.hash, int32(name.group)) {
-						t.Fatal("the recency lists differ")
-					}
-					i = x.nodes.at(i).next
+				kept = append(kept, said)
+			}
+			p.said = kept
+		},
+		"wait": func(t *rapid.T) {
+			p.now = p.now.Add(time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "wait")))
+		},
+		"": func(t *rapid.T) { check(t, drawChain(t, p.longest)) },
+	}
+	if p.tiers {
+		actions["store"] = func(t *rapid.T) {
+			h, tier, b := anyHolder(t), rapid.SampledFrom([]Tier{Device, Host, Disk}).Draw(t, "tier"), drawChain(t, p.longest)
+			p.x.Store(p.now, h.slot, h.rank, tier, b)
+			if tier == Device {
+				p.m.record(p.now, h, b, true)
+			} else {
+				p.m.store(p.m.tier(h, tier), b)
+			}
+		}
+		actions["drop"] = func(t *rapid.T) {
+			h, tier, b := anyHolder(t), rapid.SampledFrom([]Tier{Device, Host, Disk}).Draw(t, "tier"), drawChain(t, p.longest)
+			from := rapid.IntRange(0, len(b)).Draw(t, "from")
+			p.x.Drop(h.slot, h.rank, tier, b, from)
+			p.m.drop(h, tier, b, from)
+		}
+		actions["store shared"] = func(t *rapid.T) {
+			b := drawChain(t, p.longest)
+			p.x.StoreShared(p.now, b)
+			p.m.store(p.m.shared, b)
+		}
+		actions["drop shared"] = func(t *rapid.T) {
+			b := drawChain(t, p.longest)
+			from := rapid.IntRange(0, len(b)).Draw(t, "from")
+			p.x.DropShared(b, from)
+			for _, b := range b[from:] {
+				delete(p.m.shared, b)
+			}
+		}
+	}
+	t.Repeat(actions)
+}
+
+func (p *pair) find(blocks []kvblock.Hash) {
+	if p.o.Believed == nil {
+		p.o = Overlaps{
+			Believed: make([]int32, p.slots), Held: make([]int32, p.slots), Rank: make([]uint8, p.slots),
+			Host: make([]int32, p.slots), Disk: make([]int32, p.slots),
+		}
+	}
+	for i := range p.slots {
+		p.o.Believed[i], p.o.Held[i], p.o.Rank[i], p.o.Host[i], p.o.Disk[i] = 99, 99, 99, 99, 99 // Find clears it
+	}
+	p.x.Find(p.now, blocks, p.o)
+}
+
+// TestFind_WhenFull_EqualsNaiveOfWhatIsLeft has an index that evicts all the time: of what
+// it still knows it must say what the naive one says, and what it knows must be what was
+// named most recently, the beginning of each chain ahead of its end.
+func TestFind_WhenFull_EqualsNaiveOfWhatIsLeft(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := pair{x: New(Config{BudgetBytes: 1 << 20, SpeculativeTTL: time.Second}), m: newNaive(time.Second), slots: 70, ranks: 2, longest: 300, tiers: rapid.Bool().Draw(t, "tiers")}
+		p.x.cells = newCells(1)
+		withheld := rapid.SampledFrom([]int{0, chunkCells - 100, chunkCells - 150}).Draw(t, "withheld")
+		p.x.cells.fresh += uint32(withheld)
+		p.run(t, func(t *rapid.T, blocks []kvblock.Hash) {
+			p.find(blocks)
+			known := int32(p.x.knows(blocks))
+			for s := range p.slots {
+				_, held := p.m.overlap(p.now, selection.Slot(s), blocks)
+				// A correction may rest on what was forgotten since: then less is believed.
+				if p.o.Believed[s] > min(p.m.deepest(p.now, selection.Slot(s), blocks), known) || p.o.Held[s] > min(held, known) {
+					t.Fatalf("slot %d: overlap %d, %d of it held; the naive index says %d held, and %d blocks are known", s, p.o.Believed[s], p.o.Held[s], held, known)
 				}
-				if x.Len() != len(m.order) {
-					t.Fatalf("%d nodes, the naive index has %d", x.Len(), len(m.order))
-				}
-			},
+			}
+			checkStructure(t, p.x, withheld)
+			checkRecency(t, p.x, p.m)
 		})
 	})
 }
 
-// checkStructure walks everything.
-func checkStructure(t interface{ Fatalf(string, ...any) }, x *Index) {
-	listed := 0
-	for i := x.nodes.at(root).next; i != root; i = x.nodes.at(i).next {
-		n := x.nodes.at(i)
-		if x.nodes.at(n.next).prev != i {
+// knows returns how many of the blocks, from the first on, are in the index.
+func (x *Index) knows(blocks []kvblock.Hash) int {
+	d := 0
+	for d < len(blocks) {
+		i := x.find(blocks[d])
+		if i == root {
+			break
+		}
+		d += x.cells.at(i).shares(blocks[d:])
+	}
+	return d
+}
+
+// checkRecency looks for blocks that stand before others that were named more recently.
+func checkRecency(t interface{ Fatalf(string, ...any) }, x *Index, m *naive) {
+	before := naming{record: 1 << 60}
+	for i := x.cells.at(root).next(); i != root; i = x.cells.at(i).next() {
+		c := x.cells.at(i)
+		for _, h := range c[:c.length()] {
+			n := m.named[kvblock.Hash(h)]
+			if cmp.Or(cmp.Compare(before.record, n.record), cmp.Compare(n.position, before.position)) <= 0 {
+				t.Fatalf("a block named in record %d at %d stands behind one of record %d at %d; sizes %v", n.record, n.position, before.record, before.position, x.Len())
+			}
+			before = n
+		}
+	}
+}
+
+// checkStructure walks everything. Of the cells so many are withheld by the test.
+func checkStructure(t interface{ Fatalf(string, ...any) }, x *Index, withheld int) {
+	cells, nodes, blocks := 1, 0, 0
+	for i := x.cells.at(root).next(); i != root; i = x.cells.at(i).next() {
+		c := x.cells.at(i)
+		if x.cells.at(c.next()).prev() != i {
 			t.Fatalf("node %d: the list is torn", i)
 		}
-		if got := x.find(n.key, n.group); got != i {
+		if got := x.find(c.head()); got != i {
 			t.Fatalf("node %d is found as %d", i, got)
 		}
-		if listed++; listed > x.Len() {
-			t.Fatalf("more nodes in the list than the %d of the table", x.Len())
+		if c.length() < 1 || c.length() > runBlocks {
+			t.Fatalf("node %d has %d blocks", i, c.length())
 		}
+		nodes++
+		blocks += c.length()
+		seen := map[belief]bool{}
+		for j := i; ; {
+			cells++
+			c := x.cells.at(j)
+			for _, b := range c.beliefs() {
+				b := belief(b)
+				if b.column() < 0 || int(b.column()) >= len(x.columns) || x.columns[b.column()].state == vacant {
+					t.Fatalf("node %d has a belief of column %d", i, b.column())
+				}
+				alike := b >> 32
+				if b.kind() <= device {
+					alike = b >> 33 << 1
+				}
+				if seen[alike] {
+					t.Fatalf("node %d believes twice of column %d", i, b.column())
+				}
+				seen[alike] = true
+			}
+			if c.more() == 0 {
+				break
+			}
+			if c.room() > 0 {
+				t.Fatalf("node %d has room before its last link", i)
+			}
+			j = c.more()
+		}
+		if cells > int(x.cells.fresh) {
+			t.Fatalf("more cells than there are")
+		}
+	}
+	for i := x.cells.spare; i != 0; i = x.cells.at(i).more() {
+		cells++
 	}
 	entered := 0
 	for p := range x.table.full {
@@ -235,13 +550,33 @@ func checkStructure(t interface{ Fatalf(string, ...any) }, x *Index) {
 			entered++
 		}
 	}
-	if listed != x.Len() || entered != x.Len() {
-		t.Fatalf("%d nodes in the list, %d in the table, %d counted", listed, entered, x.Len())
+	if nodes != x.table.used || entered != nodes || blocks != x.Len() {
+		t.Fatalf("%d nodes in the list, %d in the table, %d counted there; %d blocks, %d counted", nodes, entered, x.table.used, blocks, x.Len())
 	}
-	for i := range x.groups {
-		g := &x.groups[i]
-		if g.live&g.retired != 0 || g.sweeping&^g.retired != 0 {
-			t.Fatalf("group %d: live %x, retired %x, sweeping %x overlap", i, g.live, g.retired, g.sweeping)
+	if lost := int(x.cells.fresh) - cells; lost != withheld {
+		t.Fatalf("%d cells are neither in use nor vacant", lost)
+	}
+	vacancies, waiting := 0, 0
+	for col := x.vacant; col != selection.None; col = x.columns[col].sibling {
+		vacancies++
+	}
+	for i := range x.columns {
+		c := &x.columns[i]
+		switch c.state {
+		case vacant:
+			vacancies--
+		case retired, sweeping:
+			waiting++
+		case live:
+			if int32(i) != x.shared && x.columnOf(c.slot, int(c.rank)) != int32(i) {
+				t.Fatalf("column %d is not its slot's", i)
+			}
 		}
+		if c.any != 0 || c.held != 0 || c.host != 0 || c.disk != 0 || c.met {
+			t.Fatalf("column %d: a match has left something", i)
+		}
+	}
+	if vacancies != 0 || waiting != x.retired {
+		t.Fatalf("%d columns wait, %d counted; the list of vacant ones differs by %d", waiting, x.retired, vacancies)
 	}
 }

@@ -10,158 +10,240 @@ import (
 // hold them if all goes well. Unless Hold confirms it, a promise is believed up to the
 // age of half of Config.SpeculativeTTL for certain, and never at the whole of it or
 // later: time is cut into halves of it, and a promise made in one of them lasts to the
-// end of the next. A promise of what is held adds nothing; one of what was promised
-// renews it.
+// end of the next. A promise of what is held counts as a use of it and adds nothing else;
+// one of what was promised renews it. What the endpoint was believed to hold before is
+// returned, for Correct.
 //
 // When the budget is spent the blocks that were named longest ago are evicted, the end
 // of a chain before its beginning. A chain longer than the whole budget is recorded as
 // far as it fits.
-func (x *Index) Promise(now mono.Time, slot selection.Slot, blocks []kvblock.Hash) {
-	x.record(now, slot, blocks, false)
+func (x *Index) Promise(now mono.Time, slot selection.Slot, blocks []kvblock.Hash) Belief {
+	return x.record(now, slot, 0, blocks, promised)
 }
 
 // Hold records that slot has these blocks: its first token was seen. It is believed
-// until the blocks are evicted or the slot is forgotten.
+// until the blocks are evicted, the endpoint's capacity is spent on others, or the slot is
+// forgotten.
 func (x *Index) Hold(now mono.Time, slot selection.Slot, blocks []kvblock.Hash) {
-	x.record(now, slot, blocks, true)
+	x.record(now, slot, 0, blocks, device)
 }
 
-// record makes the chain the most recent one of the list, its first block foremost,
-// and sets slot's bit in each node. Going forward with each node linked behind the one
-// before keeps a block ahead of those that follow it, and saves the head of the chain
-// from the evictions that its own tail needs.
-func (x *Index) record(now mono.Time, slot selection.Slot, blocks []kvblock.Hash, held bool) {
+// PromiseRank is Promise for one data-parallel rank behind slot, from 0 to MostRanks-1.
+func (x *Index) PromiseRank(now mono.Time, slot selection.Slot, rank int, blocks []kvblock.Hash) Belief {
+	return x.record(now, slot, rank, blocks, promised)
+}
+
+// HoldRank is Hold for one data-parallel rank behind slot.
+func (x *Index) HoldRank(now mono.Time, slot selection.Slot, rank int, blocks []kvblock.Hash) {
+	x.record(now, slot, rank, blocks, device)
+}
+
+// record makes the chain the most recent one of the list, its first node foremost, and
+// has each node believe that the holder has it. Going forward with each node linked behind
+// the one before keeps a node ahead of those that follow it, and saves the head of the
+// chain from the evictions that its own tail needs.
+func (x *Index) record(now mono.Time, slot selection.Slot, rank int, blocks []kvblock.Hash, k kind) Belief {
 	if len(blocks) == 0 {
-		return
+		return Belief{}
 	}
-	col, ok := x.column(slot)
+	col, ok := x.column(slot, rank)
+	if ok && x.columns[col].odometer == worn {
+		x.Forget(slot)
+		col, ok = x.column(slot, rank)
+	}
 	if !ok {
-		return
+		return Belief{}
 	}
+	return x.recordColumn(now, col, blocks, k)
+}
+
+func (x *Index) recordColumn(now mono.Time, col int32, blocks []kvblock.Hash, k kind) Belief {
 	x.sweepSome(sweepPerBlock * len(blocks))
-	r := recording{x: x, group: col >> 6, bit: uint64(1) << (col & 63), epoch: x.epoch(now), held: held, before: root}
-	for d, touched := 0, 0; d < len(blocks); {
-		k := keyOf(blocks[d], r.group)
-		if i := x.find(k, r.group); i != 0 {
-			d += r.renew(i, blocks[d:])
-			continue
+	r := recording{x: x, epoch: x.epoch(now), before: root, said: beliefOf(col, k, 0)}
+	var was standing
+	c := &x.columns[col]
+	if k <= device {
+		was = x.standingOf(col, blocks)
+		stored := 0
+		if k == device {
+			stored = kvblock.Span(len(blocks)) - kvblock.Span(int(was.held))
 		}
-		if d >= touched {
-			touched = min(d+lookAhead, len(blocks))
-			x.touch(blocks[d:touched], r.group)
+		c.run(stored, was.reused)
+		r.used = beliefOf(col, device, c.odometer)
+		if r.said = r.used; k == promised {
+			r.said = beliefOf(col, promised, r.epoch)
 		}
-		if !r.insert(k) {
-			return
-		}
-		d++
 	}
+	for d := 0; d < len(blocks); {
+		n := r.visit(d, blocks[d:])
+		if n == 0 {
+			break
+		}
+		d += n
+	}
+	return Belief{Held: was.held, stamp: was.stamp, col: col, serial: c.serial}
 }
 
 // recording is one record under way.
 type recording struct {
-	x      *Index
-	group  int32
-	epoch  uint32
-	bit    uint64
-	held   bool
-	before uint32 // the node behind which the chain goes on
+	x          *Index
+	epoch      uint32
+	said, used belief // of what is new to the holder, and of what its cache has
+	before     uint32 // the node behind which the chain goes on
 }
 
-// mark sets the bit. What is set already is not written: the node of a block that is
-// held stays clean in the processor's caches.
-func (r *recording) mark(n *node) {
+// visit records the node that begins with the first of the blocks, which is block d of
+// the chain, and returns how many blocks that were: 0 when nothing but the chain itself
+// could make room for it.
+func (r *recording) visit(d int, blocks []kvblock.Hash) int {
+	x := r.x
+	i := x.find(blocks[0])
+	if i == root {
+		return r.insert(blocks)
+	}
+	n := x.cells.at(i).shares(blocks)
+	if i == r.before {
+		return n // named twice; chains don't do that
+	}
+	b := r.said
+	if old, known := x.believed(i, b); known && b.kind() == promised && old.kind() == device {
+		if there := x.columns[b.column()].within(old.value()); there > d {
+			b, n = r.used, min(n, there-d) // what its cache has lost is promised to it
+		}
+	}
 	switch {
-	case n.held&r.bit != 0:
-	case r.held:
-		n.held |= r.bit
+	case n < x.cells.at(i).length():
+		i = x.split(i, n, r.before)
 	default:
-		n.age(r.epoch)
-		n.young |= r.bit
+		x.cells.moveBehind(i, r.before)
 	}
+	if !x.believe(i, b, r.epoch, [2]uint32{i, r.before}) {
+		return 0
+	}
+	if !r.merge(i) {
+		r.before = i
+	}
+	return n
 }
 
-// renew marks the first block's node, and those that follow it in the list as far as they
-// are of the blocks that follow it in the chain; they move to the front together. A chain
-// lies in the list in as many runs as it has parts that were last named with different
-// tails, so that finding a prompt that was here before takes one search a branch of the
-// conversations, not one a block. It returns the number of blocks.
-func (r *recording) renew(first uint32, blocks []kvblock.Hash) int {
-	s := &r.x.nodes
-	last, n := first, s.at(first)
-	r.mark(n)
-	if first == r.before {
-		return 1 // named twice; chains don't do that
+// insert adds the first blocks: to the node before, where that is believed of the same
+// holder alone and for the same reason, else as a node of their own.
+func (r *recording) insert(blocks []kvblock.Hash) int {
+	x := r.x
+	if b, sole := x.cells.at(r.before).soleBelief(); sole && b == r.said && r.before != root {
+		if n := x.cells.at(r.before).append(blocks); n > 0 {
+			x.blocks += n
+			return n
+		}
 	}
-	d := 1
-	for d < len(blocks) && n.next != r.before {
-		next := s.at(n.next)
-		if !next.is(keyOf(blocks[d], r.group), r.group) {
+	i := x.take([2]uint32{r.before})
+	if i == 0 {
+		return 0
+	}
+	c := x.cells.at(i)
+	n := c.append(blocks)
+	c[own] = uint64(r.said)
+	c.setCount(1)
+	x.enter(i)
+	x.blocks += n
+	x.cells.link(i, r.before)
+	r.before = i
+	return n
+}
+
+// split cuts a node's first n blocks off, which become a node of their own with the same
+// beliefs. The new one is put behind before and returned; the rest stays where it is,
+// which must not be ahead of that. Where there is no room the rest is the least recent of
+// all, and evicted.
+func (x *Index) split(i uint32, n int, before uint32) uint32 {
+	keep := [2]uint32{i, before}
+	j := x.take(keep)
+	if j == 0 {
+		return x.truncate(i, n, before)
+	}
+	c, rest := x.cells.at(j), x.cells.at(i)
+	copy(c[:n], rest[:n])
+	c.setLength(n)
+	for from := rest; ; from = x.cells.at(from.more()) {
+		for _, b := range from.beliefs() {
+			if c.room() == 0 {
+				l := x.take(keep)
+				if l == 0 {
+					x.cells.giveLinks(x.cells.at(j).more())
+					x.cells.give(j)
+					return x.truncate(i, n, before)
+				}
+				c.setMore(l)
+				c = x.cells.at(l)
+			}
+			c[c.first()+c.count()] = b
+			c.setCount(c.count() + 1)
+		}
+		if from.more() == 0 {
 			break
 		}
-		last, n = n.next, next
-		r.mark(n)
-		d++
 	}
-	s.moveBehind(first, last, r.before)
-	r.before = last
-	return d
+	x.leave(i)
+	rest.behead(n)
+	x.enter(i)
+	x.enter(j)
+	x.cells.link(j, before)
+	return j
 }
 
-// insert adds and marks a node, and evicts one where no more may be allocated. It is
-// false when nothing but the chain itself could make room for it.
-func (r *recording) insert(k uint64) bool {
+// truncate evicts what follows a node's first n blocks and puts the node behind before.
+func (x *Index) truncate(i uint32, n int, before uint32) uint32 {
+	c := x.cells.at(i)
+	x.blocks -= c.length() - n
+	c.setLength(n)
+	x.cells.moveBehind(i, before)
+	return i
+}
+
+// merge moves a node's blocks into the one before, where there is room and both are
+// believed of the same holder alone.
+func (r *recording) merge(i uint32) bool {
 	x := r.x
-	i := x.nodes.take()
-	if i == 0 {
-		victim := x.nodes.at(root).prev
-		if victim == r.before {
-			return false
-		}
-		x.remove(victim)
-		i = x.nodes.take()
+	c, to := x.cells.at(i), x.cells.at(r.before)
+	if r.before == root || to.length()+c.length() > runBlocks {
+		return false
 	}
-	x.table.add(uint32(k>>32), i)
-	n := x.nodes.at(i)
-	*n = node{key: k, group: r.group, epoch: r.epoch}
-	r.mark(n)
-	x.nodes.link(i, r.before)
-	r.before = i
+	b, sole := c.soleBelief()
+	if o, other := to.soleBelief(); !sole || !other || b != o {
+		return false
+	}
+	n := to.length()
+	copy(to[n:runBlocks], c[:c.length()])
+	to.setLength(n + c.length())
+	x.blocks += c.length()
+	x.remove(i)
 	return true
 }
 
-func (x *Index) remove(i uint32) {
-	x.table.remove(uint32(x.nodes.at(i).key>>32), i)
-	x.nodes.unlink(i)
-	x.nodes.give(i)
+// take returns an empty cell, and evicts the least recent nodes for it where no more may
+// be allocated. It returns 0 when only those to keep are left.
+func (x *Index) take(keep [2]uint32) uint32 {
+	i := x.cells.take()
+	if i == 0 {
+		victim := x.cells.at(root).prev()
+		if victim == root || victim == keep[0] || victim == keep[1] {
+			return 0
+		}
+		x.remove(victim)
+		i = x.cells.take()
+	}
+	return i
 }
 
-const (
-	lookAhead = 64 // blocks for which touch is called at a time
-	lineWords = 8  // of a line of the processor's caches
-)
+// enter makes a node found by its first block, and leave ends that.
+func (x *Index) enter(i uint32) { x.table.add(tagOf(x.cells.at(i).head()), i) }
+func (x *Index) leave(i uint32) { x.table.remove(tagOf(x.cells.at(i).head()), i) }
 
-// touch reads what recording these blocks will need of the table, since most likely none
-// of them is there: the places of their own entries, and of those that will be evicted.
-// In an index that is much larger than the processor's caches recording is little else
-// than waiting for memory, and here no read waits for another. A search seldom goes
-// beyond two lines.
-func (x *Index) touch(blocks []kvblock.Hash, g int32) {
-	t := &x.table
-	read := func(key uint64) entry {
-		p := t.home(uint32(key >> 32))
-		return t.at(p) + t.at(min(p+lineWords, t.full-1))
-	}
-	var sum entry
-	for _, h := range blocks {
-		sum += read(keyOf(h, g))
-	}
-	if x.nodes.full() {
-		victim := x.nodes.at(root).prev
-		for range blocks {
-			n := x.nodes.at(victim)
-			sum += read(n.key)
-			victim = n.prev
-		}
-	}
-	x.touched = sum // or the compiler would leave the reads out
+func (x *Index) remove(i uint32) {
+	c := x.cells.at(i)
+	x.leave(i)
+	x.cells.unlink(i)
+	x.blocks -= c.length()
+	x.cells.giveLinks(c.more())
+	x.cells.give(i)
 }

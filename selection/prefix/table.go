@@ -37,19 +37,19 @@ const (
 	mostUsed, ofSlots = 5, 8
 )
 
-// plan returns the largest nodes and table that fit into free bytes together. Both are
+// plan returns the largest cells and table that fit into free bytes together. Both are
 // allocated as they are needed, and nothing of them is copied.
-func plan(free int64) (nodes, table) {
-	chunks := free / (chunkBytes + 8 + chunkNodes*ofSlots/mostUsed*entryBytes)
+func plan(free int64) (cells, table) {
+	chunks := free / (chunkBytes + 8 + chunkCells*ofSlots/mostUsed*entryBytes)
 	for chunks > 1 && chunks*(chunkBytes+8)+tableBytes(tableSize(chunks)) > free {
 		chunks--
 	}
-	return newNodes(int(chunks)), newTable(uint32(tableSize(chunks)))
+	return newCells(int(chunks)), newTable(uint32(tableSize(chunks)))
 }
 
-// tableSize returns the slots that a table for so many chunks of nodes needs.
+// tableSize returns the slots that a table for so many chunks of cells needs.
 func tableSize(chunks int64) int64 {
-	return (chunks*chunkNodes*ofSlots/mostUsed + tableUnit) / tableUnit * tableUnit
+	return (chunks*chunkCells*ofSlots/mostUsed + tableUnit) / tableUnit * tableUnit
 }
 
 // tableBytes returns what a table of so many slots takes when it is full.

@@ -1,0 +1,160 @@
+package prefix
+
+import (
+	"container/list"
+	"slices"
+	"testing"
+
+	"kvasir/internal/kvblock"
+	"kvasir/internal/seed"
+	"kvasir/selection"
+)
+
+// lru is a cache as the engines have it: what was used longest ago is evicted, the end of
+// a chain before its beginning.
+type lru struct {
+	capacity, used int
+	order          *list.List // of lruBlock, most recent first
+	at             map[kvblock.Hash]*list.Element
+}
+
+type lruBlock struct {
+	hash kvblock.Hash
+	fine int
+}
+
+func newLRU(capacity int) *lru {
+	return &lru{capacity: capacity, order: list.New(), at: map[kvblock.Hash]*list.Element{}}
+}
+
+// cached returns how many of the blocks, from the first on, are there.
+func (l *lru) cached(blocks []kvblock.Hash) int {
+	for i, h := range blocks {
+		if l.at[h] == nil {
+			return i
+		}
+	}
+	return len(blocks)
+}
+
+func (l *lru) use(blocks []kvblock.Hash) {
+	for i, h := range slices.Backward(blocks) {
+		if e := l.at[h]; e != nil {
+			l.order.MoveToFront(e)
+			continue
+		}
+		b := lruBlock{h, kvblock.Span(i+1) - kvblock.Span(i)}
+		l.at[h] = l.order.PushFront(b)
+		l.used += b.fine
+	}
+	for l.used > l.capacity {
+		e := l.order.Back()
+		b := l.order.Remove(e).(lruBlock)
+		delete(l.at, b.hash)
+		l.used -= b.fine
+	}
+}
+
+// traffic is conversations that go on or begin anew.
+type traffic struct {
+	name     string
+	systems  int     // system prompts
+	head     int     // blocks of each
+	turn     int     // blocks that a turn adds, at most
+	sessions int     // that are open at a time
+	again    float64 // how often one of them goes on; else a new one takes its place
+	recent   float64 // how often it is one of the last eight that were used
+}
+
+// next returns prompts one after the other.
+func (w traffic) next(seedOf uint64) func() []kvblock.Hash {
+	r := seed.New(seedOf, seed.Workload, 0, 0)
+	open := make([][]kvblock.Hash, w.sessions)
+	born := 0
+	last := []int{}
+	return func() []kvblock.Hash {
+		s := r.Intn(w.sessions)
+		if len(last) > 0 && r.Float64() < w.recent {
+			s = last[r.Intn(len(last))]
+		}
+		if last = append(last, s); len(last) > 8 {
+			last = last[1:]
+		}
+		if len(open[s]) == 0 || r.Float64() >= w.again {
+			born++
+			h := kvblock.Seed("system", string(rune('a'+r.Intn(w.systems))))
+			open[s] = nil
+			for range w.head {
+				h = kvblock.Chain(h, nil)
+				open[s] = append(open[s], h)
+			}
+		}
+		for range 1 + r.Intn(w.turn) {
+			parent := kvblock.Hash(born)
+			if n := len(open[s]); n > 0 {
+				parent = open[s][n-1]
+			}
+			open[s] = append(open[s], kvblock.Chain(parent, []byte{byte(born), byte(born >> 8), byte(s)}))
+		}
+		return slices.Clone(open[s])
+	}
+}
+
+var traffics = []traffic{
+	{name: "no reuse", systems: 1, head: 0, turn: 60, sessions: 1000, again: 0},
+	{name: "one system prompt", systems: 1, head: 30, turn: 30, sessions: 400, again: 0.2},
+	{name: "conversations", systems: 5, head: 10, turn: 10, sessions: 60, again: 0.9},
+	{name: "agents", systems: 3, head: 40, turn: 4, sessions: 40, again: 0.97, recent: 0.7},
+	{name: "uniform reuse", systems: 60, head: 50, turn: 1, sessions: 1000, again: 0},
+	{name: "thrash", systems: 1, head: 2, turn: 10, sessions: 120, again: 0.95},
+}
+
+// wrong is how far beliefs are from the truth: blocks believed and not there, and blocks
+// there and not believed, as shares of all blocks that were asked for.
+type wrong struct{ over, under float64 }
+
+// compare sends a workload through one cache and what an index believes of it.
+func compare(w traffic, capacity int, bounded, corrected bool) wrong {
+	const calls, warmup = 6000, 1000
+	x, truth, next := New(Config{}), newLRU(capacity), w.next(1)
+	if bounded {
+		x.SetCapacity(0, 0, capacity)
+	}
+	var over, under, asked int
+	o := Overlaps{Held: make([]int32, 1)}
+	for c := range calls {
+		blocks := next()
+		x.Find(0, blocks, o)
+		held, cached := int(o.Held[0]), truth.cached(blocks)
+		if c >= warmup {
+			over += max(kvblock.Span(held)-kvblock.Span(cached), 0)
+			under += max(kvblock.Span(cached)-kvblock.Span(held), 0)
+			asked += kvblock.Span(len(blocks))
+		}
+		b := x.Promise(0, 0, blocks)
+		truth.use(blocks)
+		x.Hold(0, 0, blocks)
+		if corrected {
+			x.Correct(selection.Slot(0), b, cached)
+		}
+	}
+	return wrong{float64(over) / float64(asked), float64(under) / float64(asked)}
+}
+
+// TestCapacity_AgainstExactLRU measures what the odometer gets wrong, with -v, and bounds
+// it: without a capacity up to nine tenths of the blocks asked for are believed wrongly.
+func TestCapacity_AgainstExactLRU(t *testing.T) {
+	for _, w := range traffics {
+		for _, capacity := range []int{500, 1500, 4000} {
+			forever := compare(w, capacity, false, false)
+			told := compare(w, capacity, false, true)
+			bounded := compare(w, capacity, true, false)
+			both := compare(w, capacity, true, true)
+			t.Logf("%-18s %5d fine blocks: believed too much and too little, %% of the blocks asked for: for ever %4.1f %4.1f; corrected %4.1f %4.1f; bounded %4.1f %4.1f; both %4.1f %4.1f", w.name, capacity,
+				100*forever.over, 100*forever.under, 100*told.over, 100*told.under, 100*bounded.over, 100*bounded.under, 100*both.over, 100*both.under)
+			if told.over > forever.over || bounded.over+bounded.under > 0.02 || both.over+both.under > 0.02 {
+				t.Errorf("%s with %d fine blocks: more than 2 %% is wrong", w.name, capacity)
+			}
+		}
+	}
+}
