@@ -102,6 +102,9 @@ func (m *Machine) await(now mono.Time, i int32) {
 	s.lastWait = i
 	b.Pending++
 	b.PendingWork = b.PendingWork.Plus(c.work)
+	if c.showsStart() {
+		s.begin(now, c.work)
+	}
 }
 
 // served takes a call out of those that wait for their first content: it has come, or it
@@ -125,4 +128,7 @@ func (m *Machine) served(now mono.Time, i int32) {
 	b.Pending--
 	b.PendingTokens -= int64(c.request.InputTokens)
 	b.PendingWork = b.PendingWork.Minus(c.work)
+	if c.showsStart() {
+		s.end(now, c.work, c.committed)
+	}
 }

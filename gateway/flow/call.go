@@ -15,6 +15,7 @@ const (
 	running          // an attempt is charged to an endpoint
 	failed           // waiting for the wake-up that decides whether another attempt follows
 	backingOff       // waiting for the end of its backoff
+	held             // waiting in a pool's queue
 )
 
 // call is the machine's record of one client's call. Records are reused.
@@ -22,6 +23,9 @@ type call struct {
 	phase   phase
 	request selection.Request // a copy; Blocks is the record's own memory
 	attempt int               // 0 is the first
+	arrived mono.Time
+	waited  time.Duration // in queues, until the last attempt
+	queued  *pool         // whose queue it is in
 
 	// Of the running attempt.
 	slot       selection.Slot

@@ -62,8 +62,18 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 			p = former[at]
 		}
 		p.become(pc, i, i == len(c.Pools)-1)
+		m.requeue(now, p, pc.Queue)
 		p.view.SLO = c.SLO
 		m.pools = append(m.pools, p)
+	}
+	for _, p := range former {
+		if p.queue != nil && !slices.Contains(m.pools, p) {
+			m.disperse(now, p)
+		}
+	}
+	if m.holding > 0 {
+		m.admitAt = min(m.admitAt, now+1)
+		m.requestWake(now + 1)
 	}
 	m.dismiss(now, c.Pools)
 	var placed []Placed

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
@@ -47,8 +48,9 @@ type Pool struct {
 	Name       string // unique within the model
 	PolicyName string // as the catalogue has it; shown in decisions
 	Policy     selection.Policy
-	MaxAge     time.Duration // signals older than this are unknown; 0: any age counts
-	Misses     int           // requests to the health path that must fail in a row; 0 as 1
+	Queue      admission.Config // of calls that wait for an endpoint with room; off: none does
+	MaxAge     time.Duration    // signals older than this are unknown; 0: any age counts
+	Misses     int              // requests to the health path that must fail in a row; 0 as 1
 	Endpoints  []Endpoint
 }
 
@@ -90,6 +92,8 @@ type Machine struct {
 	backoffs  []backoff
 	silenceAt mono.Time // when an endpoint may next be found silent; Never: none
 	recallAt  mono.Time // when the recall of calls goes on; Never: none waits
+	holding   int       // calls that wait in queues
+	admitAt   mono.Time // when one of them may be able to go; Never: nothing is known to come
 	wakeAt    mono.Time // earliest wake-up asked for and not delivered; Never: none
 	last      mono.Time
 	random    seed.Rand        // of the pick under way; here, so that it need not be allocated
@@ -122,6 +126,12 @@ type endpointState struct {
 	pushes     int // answers of back-pressure in a row
 	torn       int // answers in a row that broke after their first content
 	doubts     int // failures in a row of which nobody knows whose they are
+
+	// Of the running attempts without content, those whose first token will be seen.
+	unstarted      selection.Work
+	unstartedCalls int
+	busySince      mono.Time // since when the newest first token of those, or their beginning
+	speed          admission.Speed
 }
 
 type report struct {
@@ -137,7 +147,7 @@ const none = -1
 func New(c Config) *Machine {
 	m := &Machine{
 		seed: c.Seed, freeCall: none,
-		silenceAt: mono.Never, recallAt: mono.Never, wakeAt: mono.Never,
+		silenceAt: mono.Never, recallAt: mono.Never, admitAt: mono.Never, wakeAt: mono.Never,
 	}
 	m.configure(0, c)
 	return m
@@ -167,8 +177,11 @@ func (m *Machine) Step(now mono.Time, e Event) []Action {
 func (m *Machine) queue(now mono.Time, e Event) {
 	r := report{Event: e, at: now, sequence: len(m.pending)}
 	m.pending = append(m.pending, r)
-	if m.needsVerdict(r) {
+	if m.needsVerdict(r) || m.holding > 0 && r.makesRoom() {
 		m.requestWake(now + 1)
+	}
+	if m.holding > 0 && r.makesRoom() {
+		m.admitAt = min(m.admitAt, now+1)
 	}
 }
 
@@ -216,46 +229,72 @@ func (m *Machine) apply(r *report) {
 	}
 }
 
-// arrive places a new call, or refuses it.
+// arrive places a new call, holds it where its pool has no room and a queue, or refuses it.
 func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 	if m.bound > 0 && m.inFlight >= m.bound {
 		m.actions = append(m.actions, Action{Kind: Refuse, Reason: TooManyCalls, Ticket: Ticket{Call: q.ID}})
 		return
 	}
-	i := m.newCall(q)
-	if c := &m.calls[i]; c.request.Owned && !m.has(c.request.Owner, c.request.OwnerGeneration) {
-		c.request.Owned = false
+	if now >= m.admitAt { // who waits and need not any more goes first
+		for m.admit(now) {
+		}
 	}
-	if !m.dispatch(now, i) {
+	i := m.newCall(q)
+	m.calls[i].arrived = now
+	p, sent := m.dispatch(now, i)
+	why, wait := NoReason, time.Duration(0)
+	if p == nil {
+		why = NoEndpoint
+	} else if !sent {
+		why, wait = m.refusal(now, i, p)
+	}
+	if why != NoReason {
 		m.forget(i)
-		m.actions = append(m.actions, Action{Kind: Refuse, Reason: NoEndpoint, Ticket: Ticket{Call: q.ID}})
+		m.actions = append(m.actions, Action{Kind: Refuse, Reason: why, Wait: wait, Ticket: Ticket{Call: q.ID}})
 		return
+	}
+	if !sent {
+		m.hold(now, i, p)
+		m.actions = append(m.actions, Action{Kind: Hold, Ticket: Ticket{Call: q.ID, index: i}, Pool: p.position})
 	}
 	m.budget.Earn(now)
 }
 
 // dispatch picks an endpoint for the call's current attempt and charges it in the same
-// step. It returns false when there is no candidate.
-func (m *Machine) dispatch(now mono.Time, i int32) bool {
+// step, and returns its pool. It returns false with the pool that the call is to wait for,
+// or with nil where there is nobody to wait for.
+func (m *Machine) dispatch(now mono.Time, i int32) (*pool, bool) {
 	c := &m.calls[i]
+	if c.request.Owned && !m.has(c.request.Owner, c.request.OwnerGeneration) {
+		c.request.Owned = false
+	}
 	for among := rested; among <= everybody; among++ {
 		if !c.mayAsk(among) {
 			continue
 		}
 		for _, p := range m.pools {
-			if c.failures(p) < mostFailures && p.refresh(m, now, c, among) {
+			if c.failures(p) >= mostFailures {
+				continue
+			}
+			if p.refresh(m, now, c, among) {
 				c.resort = among == everybody
 				m.pick(now, i, p)
-				return true
+				return p, true
+			}
+			if p.roomless {
+				return p, false
 			}
 		}
 	}
-	return false
+	return nil, false
 }
 
 // pick lets the pool's policy choose among the candidates that its view lists.
 func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	c := &m.calls[i]
+	if c.phase == held {
+		m.unhold(now, i)
+	}
 	if pool.usesOverlap {
 		m.index.Match(now, c.request.Blocks, m.overlap)
 	}
@@ -264,7 +303,7 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	slot := pool.view.Candidates[choice.Index]
 	a := Action{
 		Kind: Dispatch, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt,
-		Pool: pool.position, Slot: slot, Generation: m.endpoints[slot].Generation,
+		Pool: pool.position, Slot: slot, Generation: m.endpoints[slot].Generation, Wait: c.waited,
 	}
 	if m.explain || c.request.Explain {
 		a.Decision = m.decision(pool, c, choice)
@@ -339,11 +378,14 @@ func (m *Machine) left(r *report) {
 	if c == nil {
 		return
 	}
-	if c.phase == running {
+	switch c.phase {
+	case running:
 		if c.probe && !c.committed {
 			m.probeLost(r.at, c.slot)
 		}
 		m.release(r.at, r.ticket.index)
+	case held:
+		m.unhold(r.at, r.ticket.index)
 	}
 	m.forget(r.ticket.index)
 }

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"kvasir/gateway/admission"
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
 	"kvasir/selection"
@@ -15,15 +16,18 @@ type pool struct {
 	endLearner       selection.EndLearner // likewise
 	usesOverlap      bool
 	usesWeight       bool
+	predictor        selection.Predictor // likewise
+	queue            *admission.Queue    // nil: the pool holds no calls
 	misses           int
 	position         int  // among the model's pools
 	last             bool // the model's last pool
 
 	// view is what the policy sees. Its candidates are those of a call that has tried
 	// nothing yet, unless dirty.
-	view  selection.View
-	dirty bool      // a member's state changed since candidates were listed
-	until mono.Time // a member's time is over then: list anew
+	view     selection.View
+	dirty    bool      // a member's state changed since candidates were listed
+	roomless bool      // of a pool with a queue: members in rotation were left out for want of room
+	until    mono.Time // a member's time is over then: list anew
 }
 
 // among says who is asked for a candidate, the better ones first.
@@ -40,6 +44,7 @@ func (p *pool) become(c Pool, position int, last bool) {
 	p.name, p.policyName, p.policy, p.misses = c.Name, c.PolicyName, c.Policy, c.Misses
 	p.learner, _ = c.Policy.(selection.Learner)
 	p.endLearner, _ = c.Policy.(selection.EndLearner)
+	p.predictor, _ = c.Policy.(selection.Predictor)
 	_, p.usesOverlap = c.Policy.(selection.OverlapUser)
 	_, p.usesWeight = c.Policy.(selection.WeightUser)
 	p.position, p.last, p.dirty = position, last, true
@@ -64,7 +69,7 @@ func (p *pool) bind(m *Machine) {
 func (p *pool) refresh(m *Machine, now mono.Time, c *call, a among) bool {
 	v := &p.view
 	v.Now = now
-	if p.dirty || now >= p.until || c.nTried > 0 || a != rested || c.request.Owned {
+	if p.dirty || now >= p.until || c.nTried > 0 || a != rested || c.request.Owned || p.queue != nil {
 		p.list(m, now, c, a)
 	}
 	return len(v.Candidates) > 0
@@ -74,11 +79,16 @@ func (p *pool) refresh(m *Machine, now mono.Time, c *call, a among) bool {
 func (p *pool) list(m *Machine, now mono.Time, c *call, a among) {
 	v := &p.view
 	v.Candidates = v.Candidates[:0]
-	p.until = mono.Never
+	p.until, p.roomless = mono.Never, false
 	fresh, whole := 0, 0
 	for _, slot := range v.Members {
 		s := &m.state[slot]
 		if !p.candidate(m, now, c, a, slot) {
+			p.roomless = p.roomless || p.queue != nil && a == rested && p.candidate(m, now, c, bothered, slot)
+			continue
+		}
+		if p.queue != nil && a != everybody && !m.hasRoom(p, slot) {
+			p.roomless = true
 			continue
 		}
 		v.Candidates = append(v.Candidates, slot)

@@ -28,8 +28,15 @@ func (m *Machine) wake(now mono.Time) {
 	m.endBackoffs(now)
 	m.watchSilence(now)
 	m.recall(now)
+	if now >= m.admitAt {
+		if slices.ContainsFunc(m.actions, func(a Action) bool { return a.Kind == Dispatch }) {
+			m.admitAt = now + 1 // at an instant of its own
+		} else {
+			m.admit(now)
+		}
+	}
 
-	next := min(m.silenceAt, m.recallAt)
+	next := min(m.silenceAt, m.recallAt, max(m.admitAt, now+1))
 	if len(m.backoffs) > 0 {
 		next = min(next, m.backoffs[0].until)
 	}
@@ -110,8 +117,11 @@ func (m *Machine) endBackoffs(now mono.Time) {
 		if c == nil || c.phase != backingOff {
 			continue // its client left meanwhile
 		}
-		if !m.dispatch(now, b.ticket.index) {
+		switch p, sent := m.dispatch(now, b.ticket.index); {
+		case p == nil:
 			m.giveUp(b.ticket.index, NoAlternative)
+		case !sent: // it was let in before: the queue's bounds are for those who come
+			m.hold(now, b.ticket.index, p)
 		}
 	}
 	m.backoffs = slices.Delete(m.backoffs, 0, n)
@@ -121,7 +131,7 @@ func (m *Machine) endBackoffs(now mono.Time) {
 func (m *Machine) giveUp(i int32, why Reason) {
 	c := &m.calls[i]
 	m.actions = append(m.actions, Action{
-		Kind: GiveUp, Reason: why, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt,
+		Kind: GiveUp, Reason: why, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt, Wait: c.waited,
 	})
 	m.forget(i)
 }
