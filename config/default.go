@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"kvasir/api"
+	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
 	"kvasir/selection/health"
 	"kvasir/selection/policy"
@@ -67,6 +68,7 @@ func DefaultModel() Model { return Model{Timeouts: Default().Timeouts} }
 func DefaultPool() Pool {
 	p := Pool{
 		Engine:  "vllm",
+		Queue:   DefaultQueue(),
 		Policy:  Policy{Name: "cache-aware"},
 		Signals: Signals{Scrape: time.Second, MaxAge: 10 * time.Second},
 
@@ -78,6 +80,12 @@ func DefaultPool() Pool {
 		p.Policy.Params = rule.Params()
 	}
 	return p
+}
+
+// DefaultQueue returns the queue of a pool that holds nothing, as a file's queue starts.
+func DefaultQueue() Queue {
+	q := admission.Default()
+	return Queue{Order: q.Order.String(), Length: q.Length, Bytes: Size(q.Bytes), MaxWait: q.MaxWait}
 }
 
 // DefaultEndpoint returns an endpoint without URL and name, as a file's starts.

@@ -162,6 +162,9 @@ func (k *checker) pools(listen, model string, pools []Pool, at path) {
 		endpoints.check(k, p.Endpoints, in.key("endpoints"))
 		k.discover(p.Discover, in.key("discover"))
 		k.transport(p, in)
+		if q := p.Queue; q.Work == 0 && q.Tokens == 0 && q != DefaultQueue() {
+			k.add(in.key("queue"), "has no effect without work or tokens")
+		}
 		if h := k.policy(p.Policy, in.key("policy")); h != "" {
 			if header != "" && !strings.EqualFold(h, header) {
 				k.add(in.key("policy"), "reads the header %s, but pool %s reads %s; the pools of a model read the same one",
