@@ -71,6 +71,7 @@ func (m *Machine) release(now mono.Time, i int32) {
 	if !c.committed {
 		s.unanswered--
 		m.served(now, i)
+		m.lost(now, i)
 	}
 	if c.unseen {
 		b.Unseen--

@@ -26,6 +26,8 @@ type call struct {
 	arrived mono.Time
 	waited  time.Duration // in queues, until the last attempt
 	queued  *pool         // whose queue it is in
+	follows *pool         // where a sibling computes what it waits for
+	patient bool          // it has waited so before: once is enough
 
 	// Of the running attempt.
 	slot       selection.Slot
@@ -41,6 +43,7 @@ type call struct {
 
 	// Until its first content, and then as they were.
 	work       selection.Work // of the prefill, as it is believed
+	found      int32          // blocks that its endpoint was believed to hold, where the pool has flights
 	ahead      selection.Work // of those that were pending there before
 	headServed time.Duration  // how long the oldest of those had been worked on
 	decoding   int32          // how many there had their first token

@@ -3,6 +3,7 @@ package flow
 import (
 	"slices"
 
+	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
 	"kvasir/internal/mono"
 	"kvasir/selection"
@@ -63,12 +64,14 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 		}
 		p.become(pc, i, i == len(c.Pools)-1)
 		m.requeue(now, p, pc.Queue)
+		m.reflight(now, p, pc.Flights)
 		p.view.SLO = c.SLO
 		m.pools = append(m.pools, p)
 	}
 	for _, p := range former {
-		if p.queue != nil && !slices.Contains(m.pools, p) {
-			m.disperse(now, p)
+		if !slices.Contains(m.pools, p) {
+			m.requeue(now, p, admission.Config{})
+			m.reflight(now, p, admission.FlightConfig{})
 		}
 	}
 	if m.holding > 0 {
@@ -164,9 +167,9 @@ func (m *Machine) freeSlot(slot selection.Slot) {
 	m.free = append(m.free, slot)
 }
 
-// reindex gives the machine the index that its policies need.
+// reindex gives the machine the index that its pools need.
 func (m *Machine) reindex(c prefix.Config) {
-	needed := slices.ContainsFunc(m.pools, func(p *pool) bool { return p.usesOverlap })
+	needed := slices.ContainsFunc(m.pools, func(p *pool) bool { return p.usesOverlap || p.flights != nil })
 	if !needed {
 		m.index = nil
 		return

@@ -216,20 +216,20 @@ func (m *Machine) admitFrom(now mono.Time, p *pool) bool {
 		if !ok {
 			return false
 		}
-		q, sent := m.dispatch(now, w.Call)
+		q, f := m.dispatch(now, w.Call)
 		switch {
-		case sent:
+		case f == sent:
 			return true
-		case q == p && w.Tied:
+		case f == noRoom && q == p && w.Tied:
 			passed++
-		case q == p:
+		case f == noRoom && q == p:
 			open = false
 		default:
 			m.unhold(now, w.Call)
-			if q == nil {
+			if f == nowhere {
 				m.giveUp(w.Call, NoEndpoint)
 			} else {
-				m.hold(now, w.Call, q)
+				m.wait(now, w.Call, q, f)
 			}
 		}
 	}
@@ -257,11 +257,16 @@ func (m *Machine) disperse(now mono.Time, p *pool) {
 	for w, ok := p.queue.Next(0, true); ok; w, ok = p.queue.Next(0, true) {
 		at++
 		m.unhold(now, w.Call)
-		c := &m.calls[w.Call]
-		c.phase = backingOff
-		m.addBackoff(backoff{until: at, ticket: Ticket{Call: c.request.ID, index: w.Call}})
+		m.sendAt(at, w.Call)
 		m.requestWake(now + 1)
 	}
+}
+
+// sendAt lets a call that waited look for an endpoint at the instant.
+func (m *Machine) sendAt(at mono.Time, i int32) {
+	c := &m.calls[i]
+	c.phase = backingOff
+	m.addBackoff(backoff{until: at, ticket: Ticket{Call: c.request.ID, index: i}})
 }
 
 // describeQueue returns what waits for the pool.

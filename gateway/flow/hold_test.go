@@ -9,6 +9,7 @@ import (
 
 	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
+	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
 	"kvasir/selection"
 )
@@ -352,6 +353,9 @@ func TestHold_Laws(t *testing.T) {
 		const length, bytes, room = 5, 40, 150
 		pool := newTestPool("p", lightest{}, "a", "b", "c")
 		pool.Queue = admission.Config{Tokens: room, Order: order, Length: length, Bytes: bytes, MaxWait: time.Millisecond}
+		if rapid.Bool().Draw(t, "single-flight") {
+			pool.Flights = admission.FlightConfig{MinTokens: 20, MaxWait: 700, MaxSiblings: 2}
+		}
 		m := New(newConfig(pool))
 		type known struct {
 			ticket Ticket
@@ -360,7 +364,8 @@ func TestHold_Laws(t *testing.T) {
 			tied   bool
 			again  bool // it has had an attempt
 			first  bool
-			n      int // attempt
+			n      int  // attempt
+			queued bool // until just now
 		}
 		calls := map[selection.CallID]*known{}
 		now, id := mono.Time(0), 0
@@ -373,7 +378,7 @@ func TestHold_Laws(t *testing.T) {
 				case Dispatch:
 					if c != nil && c.state == "held" {
 						for other, o := range calls {
-							if o != c && o.state == "held" && !o.tied && (o.rank < c.rank || o.rank == c.rank && other < a.Ticket.Call) {
+							if o != c && o.state == "held" && !o.tied && m.calls[o.ticket.index].queued != nil && c.queued && (o.rank < c.rank || o.rank == c.rank && other < a.Ticket.Call) {
 								t.Fatalf("call %d went before call %d", a.Ticket.Call, other)
 							}
 						}
@@ -438,6 +443,11 @@ func TestHold_Laws(t *testing.T) {
 				if rapid.IntRange(0, 4).Draw(t, "owned") == 0 {
 					q.Owned, q.Owner = true, selection.Slot(rapid.IntRange(0, 2).Draw(t, "owner"))
 				}
+				family := 1000 * rapid.IntRange(1, 2).Draw(t, "family")
+				q.BlockTokens = 10
+				for d := range q.InputTokens / 10 {
+					q.Blocks = append(q.Blocks, kvblock.Hash(family+d))
+				}
 				if order == admission.LeastSlack {
 					for i := range m.state { // so that ranks are deadlines alone
 						m.state[i].speed = admission.Speed{}
@@ -479,9 +489,19 @@ func TestHold_Laws(t *testing.T) {
 				}
 				m.Snapshot(now) // folds
 				q := m.pools[0].queue
-				waiting, again, size := 0, 0, int64(0)
+				for _, c := range calls {
+					c.queued = m.calls[c.ticket.index].queued != nil
+				}
+				waiting, again, size, following := 0, 0, int64(0), 0
 				for i := range m.calls {
-					if c := &m.calls[i]; c.phase == held {
+					c := &m.calls[i]
+					if c.phase == held && c.follows != nil {
+						following++
+						if !c.patient || c.attempt == 0 && now.Sub(c.arrived) > time.Millisecond+700+50 {
+							t.Fatalf("call %d follows since it came at %d, and it is %d", c.request.ID, c.arrived, now)
+						}
+					}
+					if c.phase == held && c.queued != nil {
 						waiting++
 						size += c.request.Bytes
 						if c.attempt > 0 {
@@ -491,6 +511,9 @@ func TestHold_Laws(t *testing.T) {
 				}
 				if q.Len() != waiting || q.Bytes() != size || m.holding != waiting {
 					t.Fatalf("%d calls of %d bytes are held, the queue has %d of %d, the machine counts %d", waiting, size, q.Len(), q.Bytes(), m.holding)
+				}
+				if m.following != following || m.pools[0].flights != nil && m.pools[0].flights.Waiting() != following {
+					t.Fatalf("%d follow, the machine counts %d", following, m.following)
 				}
 				if waiting-again > length || again == 0 && size > bytes {
 					t.Fatalf("%d calls and %d bytes are held, over the bound", waiting-again, size)
@@ -515,7 +538,7 @@ func TestHold_Laws(t *testing.T) {
 					}
 					for id, c := range calls {
 						k := &m.calls[c.ticket.index]
-						if k.phase == held && !k.excludes(selection.Slot(i), 0) {
+						if k.queued != nil && !k.excludes(selection.Slot(i), 0) {
 							t.Fatalf("slot %d has room and call %d is held at %d", i, id, now)
 						}
 					}

@@ -48,9 +48,10 @@ type Pool struct {
 	Name       string // unique within the model
 	PolicyName string // as the catalogue has it; shown in decisions
 	Policy     selection.Policy
-	Queue      admission.Config // of calls that wait for an endpoint with room; off: none does
-	MaxAge     time.Duration    // signals older than this are unknown; 0: any age counts
-	Misses     int              // requests to the health path that must fail in a row; 0 as 1
+	Queue      admission.Config       // of calls that wait for an endpoint with room; off: none does
+	Flights    admission.FlightConfig // of calls that wait for a sibling; off: none does
+	MaxAge     time.Duration          // signals older than this are unknown; 0: any age counts
+	Misses     int                    // requests to the health path that must fail in a row; 0 as 1
 	Endpoints  []Endpoint
 }
 
@@ -93,6 +94,9 @@ type Machine struct {
 	silenceAt mono.Time // when an endpoint may next be found silent; Never: none
 	recallAt  mono.Time // when the recall of calls goes on; Never: none waits
 	holding   int       // calls that wait in queues
+	following int       // calls that wait for others that compute what they need
+	followAt  mono.Time // when the patience of one of those may end; Never: none waits
+	freedAt   mono.Time // when the one goes that was freed last
 	admitAt   mono.Time // when one of them may be able to go; Never: nothing is known to come
 	wakeAt    mono.Time // earliest wake-up asked for and not delivered; Never: none
 	last      mono.Time
@@ -147,7 +151,7 @@ const none = -1
 func New(c Config) *Machine {
 	m := &Machine{
 		seed: c.Seed, freeCall: none,
-		silenceAt: mono.Never, recallAt: mono.Never, admitAt: mono.Never, wakeAt: mono.Never,
+		silenceAt: mono.Never, recallAt: mono.Never, admitAt: mono.Never, followAt: mono.Never, wakeAt: mono.Never,
 	}
 	m.configure(0, c)
 	return m
@@ -177,7 +181,7 @@ func (m *Machine) Step(now mono.Time, e Event) []Action {
 func (m *Machine) queue(now mono.Time, e Event) {
 	r := report{Event: e, at: now, sequence: len(m.pending)}
 	m.pending = append(m.pending, r)
-	if m.needsVerdict(r) || m.holding > 0 && r.makesRoom() {
+	if m.needsVerdict(r) || m.holding > 0 && r.makesRoom() || m.following > 0 && r.ends() {
 		m.requestWake(now + 1)
 	}
 	if m.holding > 0 && r.makesRoom() {
@@ -241,11 +245,12 @@ func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 	}
 	i := m.newCall(q)
 	m.calls[i].arrived = now
-	p, sent := m.dispatch(now, i)
+	p, f := m.dispatch(now, i)
 	why, wait := NoReason, time.Duration(0)
-	if p == nil {
+	switch f {
+	case nowhere:
 		why = NoEndpoint
-	} else if !sent {
+	case noRoom:
 		why, wait = m.refusal(now, i, p)
 	}
 	if why != NoReason {
@@ -253,17 +258,26 @@ func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 		m.actions = append(m.actions, Action{Kind: Refuse, Reason: why, Wait: wait, Ticket: Ticket{Call: q.ID}})
 		return
 	}
-	if !sent {
-		m.hold(now, i, p)
+	if f != sent {
+		m.wait(now, i, p, f)
 		m.actions = append(m.actions, Action{Kind: Hold, Ticket: Ticket{Call: q.ID, index: i}, Pool: p.position})
 	}
 	m.budget.Earn(now)
 }
 
+// fate is what becomes of a call that looks for an endpoint.
+type fate uint8
+
+const (
+	nowhere fate = iota // there is nobody to wait for
+	sent
+	noRoom  // it is to wait until an endpoint of the pool has room
+	sibling // it is to wait for a call of the pool that computes what it needs
+)
+
 // dispatch picks an endpoint for the call's current attempt and charges it in the same
-// step, and returns its pool. It returns false with the pool that the call is to wait for,
-// or with nil where there is nobody to wait for.
-func (m *Machine) dispatch(now mono.Time, i int32) (*pool, bool) {
+// step, unless the call is to wait. It returns the pool that this is about.
+func (m *Machine) dispatch(now mono.Time, i int32) (*pool, fate) {
 	c := &m.calls[i]
 	if c.request.Owned && !m.has(c.request.Owner, c.request.OwnerGeneration) {
 		c.request.Owned = false
@@ -277,16 +291,28 @@ func (m *Machine) dispatch(now mono.Time, i int32) (*pool, bool) {
 				continue
 			}
 			if p.refresh(m, now, c, among) {
+				if p.flights != nil && m.shouldFollow(now, c, p) {
+					return p, sibling
+				}
 				c.resort = among == everybody
 				m.pick(now, i, p)
-				return p, true
+				return p, sent
 			}
 			if p.roomless {
-				return p, false
+				return p, noRoom
 			}
 		}
 	}
-	return nil, false
+	return nil, nowhere
+}
+
+// wait lets the call wait for the pool, as its fate says.
+func (m *Machine) wait(now mono.Time, i int32, p *pool, f fate) {
+	if f == sibling {
+		m.follow(now, i, p)
+	} else {
+		m.hold(now, i, p)
+	}
 }
 
 // pick lets the pool's policy choose among the candidates that its view lists.
@@ -295,7 +321,7 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	if c.phase == held {
 		m.unhold(now, i)
 	}
-	if pool.usesOverlap {
+	if pool.usesOverlap || pool.flights != nil {
 		m.index.Match(now, c.request.Blocks, m.overlap)
 	}
 	m.random = seed.New(m.seed, seed.Pick, uint64(c.request.ID), uint64(c.attempt))
@@ -309,6 +335,7 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 		a.Decision = m.decision(pool, c, choice)
 	}
 	c.predicted = choice.Predicted
+	m.lead(i, slot)
 	m.charge(now, i, slot)
 	m.actions = append(m.actions, a)
 }
@@ -328,6 +355,7 @@ func (m *Machine) firstToken(r *report) {
 	if m.index != nil {
 		m.index.Hold(r.at, c.slot, c.request.Blocks)
 	}
+	m.landed(r.at, c)
 	if l := s.pool.learner; l != nil && (c.request.Stream || c.request.Kind == selection.Embed) {
 		m.sample = selection.Sample{
 			Slot: c.slot, At: r.at, TTFT: r.at.Sub(c.dispatched), Input: c.request.InputTokens,
@@ -385,7 +413,11 @@ func (m *Machine) left(r *report) {
 		}
 		m.release(r.at, r.ticket.index)
 	case held:
-		m.unhold(r.at, r.ticket.index)
+		if c.follows != nil {
+			m.unfollow(r.at, r.ticket.index)
+		} else {
+			m.unhold(r.at, r.ticket.index)
+		}
 	}
 	m.forget(r.ticket.index)
 }

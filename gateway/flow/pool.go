@@ -18,6 +18,7 @@ type pool struct {
 	usesWeight       bool
 	predictor        selection.Predictor // likewise
 	queue            *admission.Queue    // nil: the pool holds no calls
+	flights          *admission.Flights  // nil: none of its calls waits for another
 	misses           int
 	position         int  // among the model's pools
 	last             bool // the model's last pool

@@ -17,34 +17,31 @@ type backoff struct {
 	ticket Ticket
 }
 
-// wake decides what waited for this instant: the fate of failed calls, then the calls
-// whose backoff is over, then what becomes of calls that wait for the silent.
+// wake decides what waited for this instant: the fate of failed calls, then the first of the
+// held calls that can go or else the calls whose backoff is over, then what becomes of calls
+// that wait for the silent.
 func (m *Machine) wake(now mono.Time) {
 	m.wakeAt = mono.Never
 	for _, t := range m.verdicts {
 		m.verdict(now, t)
 	}
 	m.verdicts = m.verdicts[:0]
-	m.endBackoffs(now)
+	m.endPatience(now)
+	if now < m.admitAt || !m.admit(now) { // one of those who wait in queues goes first, at an instant of its own
+		m.endBackoffs(now)
+	}
 	m.watchSilence(now)
 	m.recall(now)
-	if now >= m.admitAt {
-		if slices.ContainsFunc(m.actions, func(a Action) bool { return a.Kind == Dispatch }) {
-			m.admitAt = now + 1 // at an instant of its own
-		} else {
-			m.admit(now)
-		}
-	}
 
-	next := min(m.silenceAt, m.recallAt, max(m.admitAt, now+1))
+	next := min(m.silenceAt, m.recallAt, m.followAt, m.admitAt)
 	if len(m.backoffs) > 0 {
 		next = min(next, m.backoffs[0].until)
 	}
 	// A failure of this very instant is not folded yet; its verdict comes next.
-	if slices.ContainsFunc(m.pending, m.needsVerdict) {
+	if slices.ContainsFunc(m.pending, m.needsVerdict) || m.following > 0 && slices.ContainsFunc(m.pending, report.ends) {
 		next = now + 1
 	}
-	m.requestWake(next)
+	m.requestWake(max(next, now+1))
 }
 
 // needsVerdict reports whether a queued report will leave its call waiting for one.
@@ -117,11 +114,11 @@ func (m *Machine) endBackoffs(now mono.Time) {
 		if c == nil || c.phase != backingOff {
 			continue // its client left meanwhile
 		}
-		switch p, sent := m.dispatch(now, b.ticket.index); {
-		case p == nil:
+		switch p, f := m.dispatch(now, b.ticket.index); f {
+		case nowhere:
 			m.giveUp(b.ticket.index, NoAlternative)
-		case !sent: // it was let in before: the queue's bounds are for those who come
-			m.hold(now, b.ticket.index, p)
+		case noRoom, sibling: // it was let in before: the queue's bounds are for those who come
+			m.wait(now, b.ticket.index, p, f)
 		}
 	}
 	m.backoffs = slices.Delete(m.backoffs, 0, n)

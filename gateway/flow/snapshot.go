@@ -15,6 +15,7 @@ type Snapshot struct {
 	InFlight    int // calls the machine holds
 	Waiting     int // of those, between two attempts
 	Held        int // of those, in the pools' queues
+	Following   int // of those, waiting for another one that computes what they need
 	IndexBytes  int64
 	IndexBlocks int
 	Pools       []PoolState // a pool that has left is here while it has calls
@@ -59,7 +60,7 @@ func (m *Machine) Snapshot(now mono.Time) Snapshot {
 	m.actions = m.actions[:m.carried]
 	m.fold(m.last)
 	m.carried = len(m.actions)
-	s := Snapshot{At: m.last, InFlight: m.inFlight, Held: m.holding}
+	s := Snapshot{At: m.last, InFlight: m.inFlight, Held: m.holding, Following: m.following}
 	for i := range m.calls {
 		if ph := m.calls[i].phase; ph == failed || ph == backingOff {
 			s.Waiting++
