@@ -67,10 +67,12 @@ func DefaultModel() Model { return Model{Timeouts: Default().Timeouts} }
 // DefaultPool returns a pool without name and endpoints, as a file's pool starts.
 func DefaultPool() Pool {
 	p := Pool{
-		Engine:  "vllm",
-		Queue:   DefaultQueue(),
-		Policy:  Policy{Name: "cache-aware"},
-		Signals: Signals{Scrape: time.Second, MaxAge: 10 * time.Second},
+		Engine: "vllm",
+		Queue:  DefaultQueue(),
+
+		SingleFlight: SingleFlight(admission.DefaultFlights()),
+		Policy:       Policy{Name: "cache-aware"},
+		Signals:      Signals{Scrape: time.Second, MaxAge: 10 * time.Second},
 
 		Discover: DefaultDiscover(),
 		Probe:    Probe{Interval: 5 * time.Second, Timeout: 2 * time.Second, Failures: 3},

@@ -37,6 +37,8 @@ type Pool struct {
 	Discover Discover `config:"discover"`
 	// Calls that wait at the router until an endpoint has room. Off where neither work nor tokens is set.
 	Queue Queue `config:"queue"`
+	// Calls that wait for another one which computes a prefix that they share. Off where min_tokens is 0.
+	SingleFlight SingleFlight `config:"single_flight"`
 	// How an endpoint is picked: a policy's name, or a mapping of its name and parameters.
 	Policy Policy `config:"policy"`
 	// What is read from the endpoints' metrics.
@@ -102,6 +104,17 @@ type Queue struct {
 	Bytes Size `config:"bytes" allowed:"1KiB..1TiB"`
 	// Longest predicted wait of a call that comes. Who has waited so long gets 503.
 	MaxWait time.Duration `config:"max_wait" allowed:"10ms..10m"`
+}
+
+// SingleFlight says when a call waits until a sibling has computed their common prefix, which
+// no endpoint holds: when agents fan out.
+type SingleFlight struct {
+	// Prompt tokens that a call must save by waiting. 0: none waits.
+	MinTokens int `config:"min_tokens" allowed:"0..10000000"`
+	// Longest wait; nobody waits longer than the prefix would take it.
+	MaxWait time.Duration `config:"max_wait" allowed:"1ms..10m"`
+	// Most calls that wait for one prefix.
+	MaxSiblings int `config:"max_siblings" allowed:"1..100000"`
 }
 
 // Discover finds a pool's endpoints at run time: exactly one of DNS, SRV and File is set.

@@ -162,6 +162,9 @@ func (k *checker) pools(listen, model string, pools []Pool, at path) {
 		endpoints.check(k, p.Endpoints, in.key("endpoints"))
 		k.discover(p.Discover, in.key("discover"))
 		k.transport(p, in)
+		if f := p.SingleFlight; f.MinTokens == 0 && f != DefaultPool().SingleFlight {
+			k.add(in.key("single_flight"), "has no effect without min_tokens")
+		}
 		if q := p.Queue; q.Work == 0 && q.Tokens == 0 && q != DefaultQueue() {
 			k.add(in.key("queue"), "has no effect without work or tokens")
 		}

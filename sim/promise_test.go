@@ -101,8 +101,9 @@ func promiseTrace() []promiseCall {
 		default:
 			conversation := r.Intn(promiseCalls / 4)
 			messages := talk.Open(conversation)
-			if n < promiseBurst { // long prompts that nobody holds
-				messages[0].Content = fmt.Sprint(n, " ", messages[0].Content)
+			if n < promiseBurst { // long prompts that nobody holds, and two siblings of each
+				messages = talk.Open(n / 3)
+				messages[0].Content = fmt.Sprint(n/3, " ", messages[0].Content)
 			}
 			for turn := 2; turn <= 1+r.Intn(4); turn++ {
 				messages = append(messages, workload.Message{Role: "assistant", Content: "Indeed."}, talk.Turn(conversation, turn))
@@ -144,12 +145,16 @@ func promiseEngine(t *testing.T, rule promised) engine.Config {
 // promised is a policy, and a queue in front of it.
 type promised struct {
 	policy.Rule
-	queue admission.Config
+	queue  admission.Config
+	flight admission.FlightConfig
 }
 
 func (p promised) name() string {
-	if p.queue.On() {
+	switch {
+	case p.queue.On():
 		return p.Name + " behind " + p.queue.Order.String()
+	case p.flight.On():
+		return p.Name + " with single-flight"
 	}
 	return p.Name
 }
@@ -163,10 +168,13 @@ func allPromised() []promised {
 		queue.Work, queue.Length, queue.MaxWait = time.Millisecond, 25, time.Second
 		switch rule.Name {
 		case "least-outstanding", "ewma-latency":
-			out = append(out, promised{rule, queue})
+			out = append(out, promised{Rule: rule, queue: queue})
+		case "power-of-two":
+			out = append(out, promised{Rule: rule, flight: admission.FlightConfig{MinTokens: 200, MaxWait: time.Second, MaxSiblings: 1}})
 		case "cache-aware":
 			queue.Order, queue.Tokens = admission.LeastSlack, 500
-			out = append(out, promised{rule, queue})
+			flight := admission.FlightConfig{MinTokens: 200, MaxWait: 300 * time.Millisecond, MaxSiblings: 2}
+			out = append(out, promised{rule, queue, flight})
 		}
 	}
 	return out
@@ -174,7 +182,7 @@ func allPromised() []promised {
 
 // promiseMachine is the machine's configuration, with a policy of its own.
 func promiseMachine(rule promised) flow.Config {
-	pool := flow.Pool{Name: "p", PolicyName: rule.Name, Policy: rule.Params().New(), MaxAge: 10 * time.Second, Queue: rule.queue}
+	pool := flow.Pool{Name: "p", PolicyName: rule.Name, Policy: rule.Params().New(), MaxAge: 10 * time.Second, Queue: rule.queue, Flights: rule.flight}
 	for i := range promiseEngines {
 		pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: promiseName(i), Weight: 1 + float64(i%2)})
 	}
@@ -413,6 +421,9 @@ func TestPromise(t *testing.T) {
 			}
 			if rule.queue.On() && (s.held < len(trace)/20 || s.refused == 0 || s.leftQueue == 0 || s.heldAgain == 0) {
 				t.Errorf("the queue is not exercised: %+v", s)
+			}
+			if !rule.queue.On() && rule.flight.On() != (s.held > 0) {
+				t.Errorf("%d calls waited for siblings", s.held)
 			}
 			if rule.Name == "least-outstanding" && !rule.queue.On() && s.budgetSpent == 0 {
 				t.Error("the kill did not ask for more retries than the budget grants")

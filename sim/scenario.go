@@ -37,7 +37,8 @@ type Scenario struct {
 	SLO      SLO
 	Seed     uint64
 
-	Queue  admission.Config // of each gateway's pool; off by default
+	Queue  admission.Config       // of each gateway's pool; off by default
+	Flight admission.FlightConfig // likewise
 	Retry  attempt.Config
 	Health health.Config
 	Prefix prefix.Config
@@ -168,7 +169,7 @@ func (m *meters) summary() Summary {
 
 // router is one of the gateways.
 func (s *Scenario) router(g int) Router {
-	pool := flow.Pool{Name: "pool", PolicyName: s.Rule.Name, Policy: s.Params.New(), MaxAge: s.MaxAge, Queue: s.Queue}
+	pool := flow.Pool{Name: "pool", PolicyName: s.Rule.Name, Policy: s.Params.New(), MaxAge: s.MaxAge, Queue: s.Queue, Flights: s.Flight}
 	for e := range s.Engines {
 		weight := 1.0
 		if s.Weights != nil {

@@ -81,7 +81,7 @@ var (
 	pickSeconds = series{name: "kvasir_pick_duration_seconds", kind: "histogram", unit: "seconds", labels: byPool, buckets: pickBuckets,
 		help: "Time to choose and charge an endpoint, waiting for the machine's lock included."}
 	queueWaitSeconds = series{name: "kvasir_queue_wait_seconds", kind: "histogram", unit: "seconds", labels: byPool, buckets: ttftBuckets,
-		help: "Time that a call was held at the gateway before an endpoint had room for it. Calls that were not held are not in it."}
+		help: "Time that a call was held at the gateway until an endpoint had room for it, or a sibling had computed their common prefix. Calls that were not held are not in it."}
 )
 
 // The state series: read from a Snapshot when they are scraped. An endpoint's own
@@ -113,6 +113,8 @@ var (
 		help: "Prefill that the calls held bring: estimated prompt tokens that no endpoint of the pool is believed to have cached."}
 	queuePredicted = series{name: "kvasir_queue_predicted_wait_seconds", kind: "gauge", unit: "seconds", labels: byPool,
 		help: "Predicted time until the calls held now will have gone. 0 also while no endpoint's speed is known."}
+	flightCalls = series{name: "kvasir_single_flight_calls", kind: "gauge", unit: "calls", labels: byPool,
+		help: "Calls that wait for another one of the pool which computes a prefix that they share. No sample for a pool without single-flight."}
 	discoveryAge = series{name: "kvasir_discovery_age_seconds", kind: "gauge", unit: "seconds", labels: byPool,
 		help: "Time since the pool's discovery last succeeded. No sample for a pool without discovery."}
 	signalAge = series{name: "kvasir_signal_age_seconds", kind: "gauge", unit: "seconds", labels: byEndpoint,
@@ -135,7 +137,7 @@ var catalog = []*series{
 	&heartbeatsTotal, &reloadsTotal, &reloadedSeconds, &reloadSuccessful, &buildInfo,
 	&refusalsTotal, &tokensTotal, &odditiesTotal,
 	&ttftSeconds, &itlSeconds, &tpotSeconds, &e2eSeconds, &normalizedSeconds, &pickSeconds, &queueWaitSeconds,
-	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &queueCalls, &queueBytes, &queueTokens, &queuePredicted, &discoveryAge, &signalAge,
+	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &queueCalls, &queueBytes, &queueTokens, &queuePredicted, &flightCalls, &discoveryAge, &signalAge,
 	&endpointRunning, &endpointWaiting, &endpointKVUsage, &indexBytes, &indexBlocks,
 }
 

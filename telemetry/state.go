@@ -35,7 +35,8 @@ type ModelState struct {
 	IndexBytes  int64 // memory held by the prefix index
 	IndexBlocks int   // blocks known to it
 	Endpoints   []EndpointState
-	Queues      []QueueState // of the pools that have one
+	Queues      []QueueState  // of the pools that have one
+	Flights     []FlightState // of the pools whose calls wait for siblings
 	Discovery   []DiscoveryState
 }
 
@@ -45,6 +46,12 @@ type QueueState struct {
 	Calls         int
 	Bytes, Tokens int64
 	Wait          float64 // seconds until they will have gone, as predicted
+}
+
+// FlightState is how many calls of a pool wait for a sibling that computes what they need.
+type FlightState struct {
+	Pool  string
+	Calls int
 }
 
 // DiscoveryState is how a pool that is discovered fares.
@@ -109,6 +116,9 @@ func (c *state) Collect(ch chan<- prometheus.Metric) {
 		emit(&indexBlocks, float64(m.IndexBlocks), model)
 		for _, d := range m.Discovery {
 			emit(&discoveryAge, d.Age, model, label(d.Pool, noPool))
+		}
+		for _, f := range m.Flights {
+			emit(&flightCalls, float64(f.Calls), model, label(f.Pool, noPool))
 		}
 		for _, q := range m.Queues {
 			labels := []string{model, label(q.Pool, noPool)}

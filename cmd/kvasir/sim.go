@@ -53,6 +53,9 @@ pool:
                              work=500ms,tokens=8192,order=least-slack,length=1024,max-wait=30s;
                              order is fifo or least-slack, to the deadline that --slo-ttft gives
                              (default: none wait)
+  --single-flight SPEC       siblings of a cold prefix wait until the first has computed it, where it
+                             saves them so many tokens: min-tokens=1024,max-wait=5s,max-siblings=64
+                             (default: none wait)
   --max-num-seqs N, --max-num-batched-tokens N, --num-gpu-blocks N, --max-model-len N,
   --enable-chunked-prefill=BOOL, --enable-prefix-caching=BOOL
                              as vLLM's (default: the profile's)

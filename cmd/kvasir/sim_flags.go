@@ -46,6 +46,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	f.Float64Var(&s.Loss, "scrape-loss", 0, "")
 	f.BoolVar(&s.Stagger, "stagger", false, "")
 	queue := f.String("queue", "", "")
+	flight := f.String("single-flight", "", "")
 	var e replicaFlags
 	e.flags(f)
 	var down, slow, join repeated
@@ -178,6 +179,11 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	errs = append(errs, flatten(err)...)
 	if s.Queue = held; given["queue"] && *queue == "" {
 		errs = append(errs, errors.New("--queue: is empty; allowed: work=500ms,order=fifo and the like"))
+	}
+	followed, err := parseFlights(*flight)
+	errs = append(errs, flatten(err)...)
+	if s.Flight = followed; given["single-flight"] && *flight == "" {
+		errs = append(errs, errors.New("--single-flight: is empty; allowed: min-tokens=1024 and the like"))
 	}
 	engines, poolErrs := parsePool(*model, *devices, *replicas, &e)
 	errs = append(errs, poolErrs...)

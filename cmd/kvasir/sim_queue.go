@@ -10,6 +10,9 @@ import (
 	"kvasir/gateway/admission"
 )
 
+// longestHold is the longest wait that may be asked for, as in the file.
+const longestHold = 10 * time.Minute
+
 // parseQueue reads --queue: KEY=VALUE, separated by commas. The error has every mistake.
 func parseQueue(text string) (admission.Config, error) {
 	c := admission.Default()
@@ -17,7 +20,6 @@ func parseQueue(text string) (admission.Config, error) {
 	if text == "" {
 		return c, nil
 	}
-	const most = 10 * time.Minute // as the file has it
 	var errs []error
 	bad := func(key, value, allowed string) {
 		errs = append(errs, fmt.Errorf("--queue: %s: %q is not allowed; allowed: %s", key, value, allowed))
@@ -36,7 +38,7 @@ func parseQueue(text string) (admission.Config, error) {
 			if key == "max-wait" {
 				least, allowed = 10*time.Millisecond, "10ms to 10m"
 			}
-			if err != nil || d < least || d > most {
+			if err != nil || d < least || d > longestHold {
 				bad(key, value, allowed)
 			} else if key == "work" {
 				c.Work = d
@@ -71,11 +73,65 @@ func parseQueue(text string) (admission.Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// queueText names what a queue is set to.
-func queueText(c admission.Config) string {
-	if !c.On() {
-		return ""
+// parseFlights reads --single-flight, likewise.
+func parseFlights(text string) (admission.FlightConfig, error) {
+	c := admission.DefaultFlights()
+	if text == "" {
+		return c, nil
 	}
+	var errs []error
+	bad := func(key, value, allowed string) {
+		errs = append(errs, fmt.Errorf("--single-flight: %s: %q is not allowed; allowed: %s", key, value, allowed))
+	}
+	seen := map[string]bool{}
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(part, "=")
+		if seen[key] {
+			errs = append(errs, fmt.Errorf("--single-flight: %s is given twice", key))
+		}
+		seen[key] = true
+		switch key {
+		case "min-tokens":
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 1 || n > 1e7 {
+				bad(key, value, "1 to 10000000")
+			}
+			c.MinTokens = n
+		case "max-siblings":
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 1 || n > 1e5 {
+				bad(key, value, "1 to 100000")
+			}
+			c.MaxSiblings = n
+		case "max-wait":
+			d, err := time.ParseDuration(value)
+			if err != nil || d < time.Millisecond || d > longestHold {
+				bad(key, value, "1ms to 10m")
+			}
+			c.MaxWait = d
+		default:
+			errs = append(errs, fmt.Errorf("--single-flight: unknown key %q; allowed: min-tokens, max-wait, max-siblings", key))
+		}
+	}
+	if !seen["min-tokens"] {
+		errs = append(errs, fmt.Errorf("--single-flight: %q has no min-tokens: nothing would wait", text))
+	}
+	return c, errors.Join(errs...)
+}
+
+// queueText names what makes calls wait at the gateway.
+func queueText(c admission.Config, f admission.FlightConfig) string {
+	var texts []string
+	if c.On() {
+		texts = append(texts, roomText(c))
+	}
+	if f.On() {
+		texts = append(texts, fmt.Sprintf("siblings of a cold prefix wait to save %d tokens, at most %d for %v", f.MinTokens, f.MaxSiblings, f.MaxWait))
+	}
+	return strings.Join(texts, "; ")
+}
+
+func roomText(c admission.Config) string {
 	var room []string
 	if c.Work > 0 {
 		room = append(room, c.Work.String())
@@ -83,5 +139,5 @@ func queueText(c admission.Config) string {
 	if c.Tokens > 0 {
 		room = append(room, fmt.Sprintf("%d tokens", c.Tokens))
 	}
-	return fmt.Sprintf("calls wait at the gateway while endpoints have %s unstarted; %v, at most %d for %v", strings.Join(room, " or "), c.Order, c.Length, c.MaxWait)
+	return fmt.Sprintf("calls wait at the gateway while endpoints have %s unstarted, %v, at most %d for %v", strings.Join(room, " or "), c.Order, c.Length, c.MaxWait)
 }

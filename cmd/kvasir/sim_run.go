@@ -123,7 +123,7 @@ func (o *simOptions) describe(w *loadedWorkload) simConfig {
 		Workload: w.name, Sessions: w.sessions, Calls: w.calls, LengthS: w.length.Seconds(), RateScale: o.rate,
 		WarmupS: o.warmupOf(w).Seconds(), BlockSize: o.scenario.Engines[0].Config.BlockTokens,
 		Gateways: o.scenario.Gateways, ScrapeS: o.scenario.Scrape.Seconds(), Seed: o.seed, Seeds: o.seeds,
-		Notes: slices.Clone(w.notes), Events: o.events, Queue: queueText(o.scenario.Queue),
+		Notes: slices.Clone(w.notes), Events: o.events, Queue: queueText(o.scenario.Queue, o.scenario.Flight),
 	}
 	for _, e := range o.scenario.Engines {
 		for _, at := range changes(&e) {

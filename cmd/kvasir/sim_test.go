@@ -178,6 +178,12 @@ func TestSim_SaysWhatIsWrong(t *testing.T) {
 		"length: \"-1\" is not":         {"--trace", excerpt, "--queue", "tokens=1,length=-1"},
 		"max-wait: \"9ms\" is not":      {"--trace", excerpt, "--queue", "tokens=1,max-wait=9ms"},
 		"fifo or least-slack":           {"--trace", excerpt, "--queue", "tokens=1,order=lifo"},
+		"--single-flight: is empty":     {"--trace", excerpt, "--single-flight", ""},
+		"has no min-tokens":             {"--trace", excerpt, "--single-flight", "max-wait=1s"},
+		"min-tokens: \"0\" is not":      {"--trace", excerpt, "--single-flight", "min-tokens=0"},
+		"max-siblings: \"0\" is not":    {"--trace", excerpt, "--single-flight", "min-tokens=1,max-siblings=0"},
+		"max-wait: \"1h\" is not":       {"--trace", excerpt, "--single-flight", "min-tokens=1,max-wait=1h"},
+		"unknown key \"tokens\"":        {"--trace", excerpt, "--single-flight", "tokens=1"},
 		"tokens is given twice":         {"--trace", excerpt, "--queue", "tokens=1,tokens=2"},
 	} {
 		if code, _, errs := simulate(t, args...); code != 2 || !strings.Contains(errs, want) {
@@ -267,11 +273,11 @@ func TestSim_HoldsCalls(t *testing.T) {
 	if without.Config.Queue != "" || without.Results[0].Held.Max != 0 || without.Results[0].QueuePeak < 2 {
 		t.Errorf("without a queue: %+v", without)
 	}
-	if !strings.Contains(with.Config.Queue, "1 tokens unstarted; least-slack") || with.Results[0].Held.Max == 0 || with.Results[0].QueuePeak*4 > without.Results[0].QueuePeak {
+	if !strings.Contains(with.Config.Queue, "1 tokens unstarted, least-slack") || with.Results[0].Held.Max == 0 || with.Results[0].QueuePeak*4 > without.Results[0].QueuePeak {
 		t.Errorf("with one: %+v", with)
 	}
 	code, out, _ := simulate(t, "--trace", excerpt, "--policy", "least-outstanding", "--replicas", "2", "--rate-scale", "50", "--queue", "work=1ms,length=2")
-	if code != 0 || !strings.Contains(out, "calls ended with queue_full") || !strings.Contains(out, "1ms unstarted; fifo, at most 2 for 30s") {
+	if code != 0 || !strings.Contains(out, "calls ended with queue_full") || !strings.Contains(out, "1ms unstarted, fifo, at most 2 for 30s") {
 		t.Errorf("a short queue: exit %d: %s", code, out)
 	}
 }

@@ -110,6 +110,7 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 			Name: pc.Name, PolicyName: pc.Policy.Name, Policy: pc.Policy.Params.New(),
 			MaxAge: pc.Signals.MaxAge, Misses: pc.Probe.Failures,
 		}
+		pool.Flights = admission.FlightConfig(pc.SingleFlight)
 		if pool.Queue, err = queue(pc.Queue); err != nil {
 			return m, fmt.Errorf("pool %s: queue: %w", pc.Name, err)
 		}

@@ -25,6 +25,7 @@ type Snapshot struct {
 type PoolState struct {
 	Name, Policy string
 	Queue        *QueueState // nil: the pool holds no calls
+	Following    int         // calls that wait for a sibling; -1: none ever does
 	Endpoints    []EndpointState
 }
 
@@ -76,7 +77,10 @@ func (m *Machine) Snapshot(now mono.Time) Snapshot {
 		}
 	}
 	for _, p := range pools {
-		ps := PoolState{Name: p.name, Policy: p.policyName, Queue: m.describeQueue(p)}
+		ps := PoolState{Name: p.name, Policy: p.policyName, Queue: m.describeQueue(p), Following: -1}
+		if p.flights != nil {
+			ps.Following = p.flights.Waiting()
+		}
 		for i := range m.state {
 			if m.state[i].pool == p {
 				ps.Endpoints = append(ps.Endpoints, m.describe(selection.Slot(i)))

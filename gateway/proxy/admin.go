@@ -79,7 +79,8 @@ type ModelView struct {
 type PoolView struct {
 	Pool      string         `json:"pool"`
 	Policy    string         `json:"policy"`
-	Queue     *QueueView     `json:"queue,omitempty"` // of a pool that holds calls
+	Following *int           `json:"single_flight,omitempty"` // calls that wait for a sibling, where some may
+	Queue     *QueueView     `json:"queue,omitempty"`         // of a pool that holds calls
 	Endpoints []EndpointView `json:"endpoints"`
 }
 
@@ -130,6 +131,9 @@ func (g *Gateway) Pools() []ModelView {
 		origins := g.origins(m)
 		for _, p := range s.Pools {
 			pv := PoolView{Pool: p.Name, Policy: p.Policy, Endpoints: []EndpointView{}}
+			if p.Following >= 0 {
+				pv.Following = &p.Following
+			}
 			if q := p.Queue; q != nil {
 				pv.Queue = &QueueView{Calls: q.Calls, Bytes: q.Bytes, Tokens: q.Tokens, Oldest: q.Oldest.Seconds(), Wait: q.Wait.Seconds()}
 			}
@@ -199,6 +203,9 @@ func (g *Gateway) State() telemetry.Snapshot {
 		ms := telemetry.ModelState{Model: m.Name, IndexBytes: snap.IndexBytes, IndexBlocks: snap.IndexBlocks}
 		at := map[[2]string]int{} // index in ms.Endpoints
 		for _, p := range snap.Pools {
+			if p.Following >= 0 {
+				ms.Flights = append(ms.Flights, telemetry.FlightState{Pool: p.Name, Calls: p.Following})
+			}
 			if q := p.Queue; q != nil {
 				ms.Queues = append(ms.Queues, telemetry.QueueState{Pool: p.Name, Calls: q.Calls, Bytes: q.Bytes, Tokens: q.Tokens, Wait: q.Wait.Seconds()})
 			}
