@@ -111,7 +111,7 @@ type Queue struct {
 type SingleFlight struct {
 	// Prompt tokens that a call must save by waiting. 0: none waits.
 	MinTokens int `config:"min_tokens" allowed:"0..10000000"`
-	// Longest wait; nobody waits longer than the prefix would take it.
+	// Longest wait; nobody waits longer than twice the time of the prefill that it saves.
 	MaxWait time.Duration `config:"max_wait" allowed:"1ms..10m"`
 	// Most calls that wait for one prefix.
 	MaxSiblings int `config:"max_siblings" allowed:"1..100000"`

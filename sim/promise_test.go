@@ -169,9 +169,8 @@ func allPromised() []promised {
 		switch rule.Name {
 		case "least-outstanding", "ewma-latency":
 			out = append(out, promised{Rule: rule, queue: queue})
-		case "power-of-two":
-			out = append(out, promised{Rule: rule, flight: admission.FlightConfig{MinTokens: 200, MaxWait: time.Second, MaxSiblings: 1}})
 		case "cache-aware":
+			out = append(out, promised{Rule: rule, flight: admission.FlightConfig{MinTokens: 200, MaxWait: time.Second, MaxSiblings: 1}})
 			queue.Order, queue.Tokens = admission.LeastSlack, 500
 			flight := admission.FlightConfig{MinTokens: 200, MaxWait: 300 * time.Millisecond, MaxSiblings: 2}
 			out = append(out, promised{rule, queue, flight})

@@ -16,6 +16,7 @@ import (
 	"kvasir/accelerator"
 	"kvasir/gateway/admission"
 	"kvasir/internal/mono"
+	"kvasir/selection"
 	"kvasir/selection/policy"
 	"kvasir/sim"
 )
@@ -124,6 +125,17 @@ func (o *simOptions) describe(w *loadedWorkload) simConfig {
 		WarmupS: o.warmupOf(w).Seconds(), BlockSize: o.scenario.Engines[0].Config.BlockTokens,
 		Gateways: o.scenario.Gateways, ScrapeS: o.scenario.Scrape.Seconds(), Seed: o.seed, Seeds: o.seeds,
 		Notes: slices.Clone(w.notes), Events: o.events, Queue: queueText(o.scenario.Queue, o.scenario.Flight),
+	}
+	if o.scenario.Flight.On() {
+		var blind []string
+		for _, p := range o.policies {
+			if _, looks := p.params.New().(selection.OverlapUser); !looks {
+				blind = append(blind, p.name)
+			}
+		}
+		if blind != nil {
+			c.Notes = append(c.Notes, "--single-flight has no effect with policies that do not look at prefixes: "+strings.Join(blind, ", "))
+		}
 	}
 	for _, e := range o.scenario.Engines {
 		for _, at := range changes(&e) {

@@ -52,7 +52,6 @@ type Flights struct {
 // flight is a prefix, and who computes it.
 type flight struct {
 	leader      int32 // the call's record
-	depth       int   // blocks
 	first, last int32 // calls that wait for it, linked through joined
 	n           int
 	next        int32 // free list
@@ -96,28 +95,38 @@ func (f *Flights) Lead(call int32, blocks []kvblock.Hash, held int) {
 		} else {
 			f.free = f.flights[i].next
 		}
-		f.flights[i] = flight{leader: call, depth: d, first: none, last: none}
+		f.flights[i] = flight{leader: call, first: none, last: none}
 		f.byHash[hash] = i
 	}
 }
 
+// Found is a prefix that is computed now.
+type Found struct {
+	Number int32 // of the flight
+	Leader int32 // the call that computes it
+	Depth  int   // blocks
+	Landed int   // of those, the first ones that nobody computes
+	First  int32 // who computes the first ones of the others
+}
+
 // Find returns the longest prefix of the blocks that is computed now and that another call
-// may wait for: its number, its blocks and the call that computes it.
-func (f *Flights) Find(blocks []kvblock.Hash) (number int32, depth int, leader int32, ok bool) {
+// may wait for.
+func (f *Flights) Find(blocks []kvblock.Hash) (Found, bool) {
 	if len(f.byHash) == 0 {
-		return 0, 0, 0, false
+		return Found{}, false
 	}
-	number = none
+	x := Found{Number: none}
 	for d := 1; d <= len(blocks); d = deeper(d) {
 		if i, known := f.byHash[blocks[d-1]]; known {
-			number = i
+			if x.Number == none {
+				x.First = f.flights[i].leader
+			}
+			x.Number, x.Leader, x.Depth = i, f.flights[i].leader, d
+		} else if x.Number == none {
+			x.Landed = d
 		}
 	}
-	if number == none || f.flights[number].n >= f.cfg.MaxSiblings {
-		return 0, 0, 0, false
-	}
-	x := &f.flights[number]
-	return number, x.depth, x.leader, true
+	return x, x.Number != none && f.flights[x.Number].n < f.cfg.MaxSiblings
 }
 
 // Follow lets a call wait for a flight that Find has returned, no longer than until.

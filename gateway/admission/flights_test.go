@@ -87,26 +87,31 @@ func TestFlights_AgainstAList(t *testing.T) {
 			},
 			"follow": func(t *rapid.T) {
 				blocks := chain(t)
-				var want *known
+				var want, first *known
+				landed := 0
 				for d, h := range blocks {
 					if k := find(h); k != nil && depths[d+1] {
-						want = k
+						if want = k; first == nil {
+							first = k
+						}
+					} else if want == nil && depths[d+1] {
+						landed = d + 1
 					}
 				}
-				number, depth, leader, ok := f.Find(blocks)
+				got, ok := f.Find(blocks)
 				if ok != (want != nil && len(want.followers) < 2) {
 					t.Fatalf("found: %v, want %+v", ok, want)
 				}
 				if !ok {
 					return
 				}
-				if depth != want.depth || leader != want.leader {
-					t.Fatalf("found depth %d of call %d, want %+v", depth, leader, want)
+				if got.Depth != want.depth || got.Leader != want.leader || got.First != first.leader || got.Landed != landed {
+					t.Fatalf("found %+v, want %+v and %d blocks that nobody computes", got, want, landed)
 				}
 				next++
 				now++
 				until[next] = now + mono.Time(rapid.IntRange(0, 20).Draw(t, "patience"))
-				f.Follow(next, uint64(next), number, now, until[next])
+				f.Follow(next, uint64(next), got.Number, now, until[next])
 				want.followers = append(want.followers, next)
 			},
 			"leave": func(t *rapid.T) {

@@ -28,6 +28,7 @@ type call struct {
 	queued  *pool         // whose queue it is in
 	follows *pool         // where a sibling computes what it waits for
 	patient bool          // it has waited so before: once is enough
+	plan    plan          // of that wait
 
 	// Of the running attempt.
 	slot       selection.Slot
@@ -43,7 +44,7 @@ type call struct {
 
 	// Until its first content, and then as they were.
 	work       selection.Work // of the prefill, as it is believed
-	found      int32          // blocks that its endpoint was believed to hold, where the pool has flights
+	found      int32          // blocks that an endpoint was believed to hold or to compute, where the pool has flights
 	ahead      selection.Work // of those that were pending there before
 	headServed time.Duration  // how long the oldest of those had been worked on
 	decoding   int32          // how many there had their first token

@@ -167,9 +167,9 @@ func (m *Machine) freeSlot(slot selection.Slot) {
 	m.free = append(m.free, slot)
 }
 
-// reindex gives the machine the index that its pools need.
+// reindex gives the machine the index that its policies need.
 func (m *Machine) reindex(c prefix.Config) {
-	needed := slices.ContainsFunc(m.pools, func(p *pool) bool { return p.usesOverlap || p.flights != nil })
+	needed := slices.ContainsFunc(m.pools, func(p *pool) bool { return p.usesOverlap })
 	if !needed {
 		m.index = nil
 		return

@@ -1,9 +1,10 @@
 package flow
 
 import (
+	"time"
+
 	"kvasir/gateway/admission"
 	"kvasir/internal/mono"
-	"kvasir/selection"
 )
 
 // Single-flight: when an agent fans out, several calls come at once whose long common prefix
@@ -16,55 +17,53 @@ func (r report) ends() bool {
 	return r.kind == reportFirst || r.kind == reportDone || r.kind == reportLeft
 }
 
-// shouldFollow reports whether the call should wait for a sibling. It is worth that where the
-// sibling computes enough of what the call needs and no other endpoint has or is promised, and
-// will be done sooner than the call would have computed it.
+// plan is a wait for a sibling that was found to pay.
+type plan struct {
+	number int32 // of the flight
+	most   time.Duration
+}
+
+// shouldFollow reports whether the call should wait for a sibling, and plans it. It is worth
+// that where the sibling computes enough of what the call needs and no endpoint holds, and
+// where the call's own first token is delayed by no more than the prefill that is saved. For
+// that the sibling's must come within twice the time of what is saved.
 func (m *Machine) shouldFollow(now mono.Time, c *call, p *pool) bool {
 	q := &c.request
 	if c.patient || q.Owned || len(q.Blocks) == 0 {
 		return false
 	}
-	_, depth, leader, ok := p.flights.Find(q.Blocks)
+	x, ok := p.flights.Find(q.Blocks)
 	if !ok {
 		return false
 	}
-	saved, least := m.saves(now, c, p, depth, leader), int64(p.flights.Config().MinTokens)
-	if saved.Tokens < least {
+	l := &m.calls[x.Leader]
+	depth := x.Depth // as it shows at the depths that are looked at; it may be more
+	for depth < min(len(q.Blocks), len(l.request.Blocks)) && q.Blocks[depth] == l.request.Blocks[depth] {
+		depth++
+	}
+	there := min(max(x.Landed, int(m.calls[x.First].found)), depth) // as far as is known
+	saved := q.Work(int32(there)).Minus(q.Work(int32(depth)))
+	c.plan = plan{number: x.Number, most: p.flights.Config().MaxWait}
+	if saved.Tokens < int64(p.flights.Config().MinTokens) {
 		return false
 	}
-	l := &m.calls[leader]
 	gain, known := m.prefillTime(p, l.slot, saved)
 	left, both := m.prefillTime(p, l.slot, l.ahead.Plus(l.work))
-	return !known || !both || left-now.Sub(l.dispatched) <= gain
-}
-
-// saves returns the prefill that the call needs not do once the leader has done the first
-// depth blocks of it, other than what is there by now.
-func (m *Machine) saves(now mono.Time, c *call, p *pool, depth int, leader int32) selection.Work {
-	m.index.Match(now, c.request.Blocks, m.overlap)
-	l := &m.calls[leader]
-	there := min(l.found, int32(depth))
-	for _, slot := range p.view.Candidates {
-		if slot != l.slot {
-			there = max(there, min(m.overlap[slot], int32(depth)))
-		}
+	if !known || !both {
+		return true
 	}
-	return c.request.Work(there).Minus(c.request.Work(int32(depth)))
+	c.plan.most = min(c.plan.most, max(2*gain, 1))
+	return left-now.Sub(l.dispatched) <= 2*gain
 }
 
-// follow lets the call wait for the sibling that shouldFollow has found: as long as calls may,
-// and no longer than it takes to compute what there is to be saved.
+// follow lets the call wait for the sibling that shouldFollow has just found.
 func (m *Machine) follow(now mono.Time, i int32, p *pool) {
 	c := &m.calls[i]
-	number, depth, leader, _ := p.flights.Find(c.request.Blocks)
-	most := p.flights.Config().MaxWait
-	if gain, known := m.prefillTime(p, m.calls[leader].slot, m.saves(now, c, p, depth, leader)); known {
-		most = min(most, max(gain, 1))
-	}
+	until := now.Add(c.plan.most)
 	c.phase, c.follows, c.patient = held, p, true
-	p.flights.Follow(i, uint64(c.request.ID), number, now, now.Add(most))
+	p.flights.Follow(i, uint64(c.request.ID), c.plan.number, now, until)
 	m.following++
-	m.followAt = min(m.followAt, now.Add(most))
+	m.followAt = min(m.followAt, until)
 	for _, r := range m.pending { // the sibling's first token may be of this very instant
 		if r.ends() {
 			m.followAt = min(m.followAt, now+1)
@@ -83,18 +82,17 @@ func (m *Machine) unfollow(now mono.Time, i int32) {
 	}
 }
 
-// lead notes that the call is being sent to the slot, and what of its prompt nobody held.
-func (m *Machine) lead(i int32, slot selection.Slot) {
-	c, p := &m.calls[i], m.state[slot].pool
+// lead notes that the call is being sent, and what of its prompt nobody held.
+func (m *Machine) lead(i int32, p *pool) {
+	c := &m.calls[i]
 	if p.flights == nil || !c.showsStart() {
 		return // who waited for an answer that comes whole would wait for its end
 	}
-	c.found = m.overlap[slot]
-	most := int32(0)
-	for _, s := range p.view.Candidates {
-		most = max(most, m.overlap[s])
+	c.found = 0
+	for _, slot := range p.view.Members {
+		c.found = max(c.found, m.overlap[slot])
 	}
-	p.flights.Lead(i, c.request.Blocks, int(most))
+	p.flights.Lead(i, c.request.Blocks, int(c.found))
 }
 
 // landed lets those go who have waited for what the call's endpoint holds now.
@@ -142,10 +140,11 @@ func (m *Machine) endPatience(now mono.Time) {
 
 // reflight gives the pool the bounds of single-flight that its configuration says.
 func (m *Machine) reflight(now mono.Time, p *pool, c admission.FlightConfig) {
+	on := c.On() && p.usesOverlap // who picks without a look at caches would not find what was waited for
 	switch {
-	case c.On() && p.flights != nil:
+	case on && p.flights != nil:
 		p.flights.Bound(c)
-	case c.On():
+	case on:
 		p.flights = admission.NewFlights(c)
 	case p.flights != nil:
 		for i, _, ok := p.flights.Next(); ok; i, _, ok = p.flights.Next() {

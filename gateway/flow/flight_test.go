@@ -116,23 +116,28 @@ func TestFlight_PatienceEnds(t *testing.T) {
 	}
 }
 
-// TestFlight_OnlyWhereItPays: not where the sibling takes longer than the call would itself,
-// and no longer than that.
+// TestFlight_OnlyWhereItPays: not where the sibling takes more than twice as long as the call
+// would itself, and no longer than that.
 func TestFlight_OnlyWhereItPays(t *testing.T) {
 	m := siblings(time.Second, &overlapping{}, "a", "b", "c")
 	for i := range m.state {
 		m.state[i].speed.Learn(1e9, time.Second) // a nanosecond a token
 	}
-	m.Step(0, Arrive(request(9))) // ahead of the leader at slot 0: 100 tokens
-	m.Step(1, Arrive(request(8)))
-	m.Step(2, Arrive(request(7)))
+	for i := range 3 { // ahead of the leader, wherever it goes: 1,000 tokens
+		q := request(i + 7)
+		q.InputTokens = 1000
+		m.Step(mono.Time(i), Arrive(q))
+	}
 	first := only(t, m.Step(10, Arrive(child(1, 1))))
 	if first.Slot != 0 {
 		t.Fatalf("the leader is at slot %d", first.Slot)
 	}
-	// It has 1,100 ns to go; a sibling saves 51 blocks of 16 tokens, which the grid shows of 60.
-	if a := only(t, m.Step(11, Arrive(child(2, 1)))); a.Kind != Dispatch {
-		t.Errorf("a call waits for longer than it takes itself: %+v", a)
+	// It has 2,000 ns to go when it is sent; a sibling saves 60 blocks of 16 tokens.
+	if a := only(t, m.Step(10+79, Arrive(child(2, 1)))); a.Kind != Dispatch {
+		t.Errorf("a call waits though that takes too long: %+v", a)
+	}
+	if a := only(t, m.Step(10+80, Arrive(child(3, 1)))); a.Kind != Hold {
+		t.Errorf("a call does not wait: %+v", a)
 	}
 	m = siblings(time.Second, &overlapping{}, "a", "b", "c")
 	for i := range m.state {
@@ -142,7 +147,7 @@ func TestFlight_OnlyWhereItPays(t *testing.T) {
 	if a := only(t, m.Step(300, Arrive(child(2, 1)))); a.Kind != Hold {
 		t.Fatalf("a call does not wait: %+v", a)
 	}
-	if want := mono.Time(300 + 51*16); m.wakeAt != want {
+	if want := mono.Time(300 + 2*60*16); m.wakeAt != want {
 		t.Errorf("it waits until %d, want %d", m.wakeAt, want)
 	}
 }

@@ -49,7 +49,7 @@ type Pool struct {
 	PolicyName string // as the catalogue has it; shown in decisions
 	Policy     selection.Policy
 	Queue      admission.Config       // of calls that wait for an endpoint with room; off: none does
-	Flights    admission.FlightConfig // of calls that wait for a sibling; off: none does
+	Flights    admission.FlightConfig // of calls that wait for a sibling; off: none does, nor where the policy does not use overlap
 	MaxAge     time.Duration          // signals older than this are unknown; 0: any age counts
 	Misses     int                    // requests to the health path that must fail in a row; 0 as 1
 	Endpoints  []Endpoint
@@ -321,7 +321,7 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	if c.phase == held {
 		m.unhold(now, i)
 	}
-	if pool.usesOverlap || pool.flights != nil {
+	if pool.usesOverlap {
 		m.index.Match(now, c.request.Blocks, m.overlap)
 	}
 	m.random = seed.New(m.seed, seed.Pick, uint64(c.request.ID), uint64(c.attempt))
@@ -335,7 +335,7 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 		a.Decision = m.decision(pool, c, choice)
 	}
 	c.predicted = choice.Predicted
-	m.lead(i, slot)
+	m.lead(i, pool)
 	m.charge(now, i, slot)
 	m.actions = append(m.actions, a)
 }
