@@ -96,6 +96,29 @@ func TestQueue_AgainstAList(t *testing.T) {
 	})
 }
 
+// TestQueue_StaysInOrderAfterRemovals takes many calls out of the middle of a long queue.
+func TestQueue_StaysInOrderAfterRemovals(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := New(Config{})
+		ranks := rapid.SliceOfN(rapid.Int64Range(0, 1000), 60, 120).Draw(t, "ranks")
+		for i, r := range ranks {
+			q.Push(Waiter{Call: int32(i), Rank: r, ID: uint64(i)})
+		}
+		for range rapid.IntRange(1, len(ranks)-1).Draw(t, "removals") {
+			q.Remove(int32(rapid.IntRange(0, len(ranks)-1).Draw(t, "call")))
+		}
+		last := int64(-1)
+		for n := q.Len(); n > 0; n-- {
+			w, ok := q.Next(0, true)
+			if !ok || w.Rank < last {
+				t.Fatalf("rank %d (%v) goes after %d", w.Rank, ok, last)
+			}
+			last = w.Rank
+			q.Remove(w.Call)
+		}
+	})
+}
+
 func TestQueue_RefusesPastEachBound(t *testing.T) {
 	c := Config{Work: 1, Length: 3, Bytes: 100, MaxWait: 2 * time.Second}
 	for _, x := range []struct {

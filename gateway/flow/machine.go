@@ -294,6 +294,10 @@ func (m *Machine) dispatch(now mono.Time, i int32) (*pool, fate) {
 				if p.flights != nil && m.shouldFollow(now, c, p) {
 					return p, sibling
 				}
+				if c.phase == backingOff && p.queue != nil && p.queue.Len() > 0 && among != everybody {
+					m.admitAt = min(m.admitAt, now+1) // it takes its place among those who wait
+					return p, noRoom
+				}
 				c.resort = among == everybody
 				m.pick(now, i, p)
 				return p, sent

@@ -17,9 +17,9 @@ type backoff struct {
 	ticket Ticket
 }
 
-// wake decides what waited for this instant: the fate of failed calls, then the first of the
-// held calls that can go or else the calls whose backoff is over, then what becomes of calls
-// that wait for the silent.
+// wake decides what waited for this instant: the fate of failed calls, then the calls whose
+// backoff is over, then what becomes of calls that wait for the silent, and at last the first
+// of the held calls that can go.
 func (m *Machine) wake(now mono.Time) {
 	m.wakeAt = mono.Never
 	for _, t := range m.verdicts {
@@ -27,11 +27,16 @@ func (m *Machine) wake(now mono.Time) {
 	}
 	m.verdicts = m.verdicts[:0]
 	m.endPatience(now)
-	if now < m.admitAt || !m.admit(now) { // one of those who wait in queues goes first, at an instant of its own
-		m.endBackoffs(now)
-	}
+	m.endBackoffs(now)
 	m.watchSilence(now)
 	m.recall(now)
+	if now >= m.admitAt {
+		if slices.ContainsFunc(m.actions, func(a Action) bool { return a.Kind == Dispatch }) {
+			m.admitAt = now + 1 // at an instant of its own
+		} else {
+			m.admit(now)
+		}
+	}
 
 	next := min(m.silenceAt, m.recallAt, m.followAt, m.admitAt)
 	if len(m.backoffs) > 0 {
