@@ -98,6 +98,19 @@ func TestFlight_NobodyWaitsForWhoComputesNoLonger(t *testing.T) {
 	}
 }
 
+// TestFlight_FirstTokenOfTheSameInstant: one that is not folded yet when a sibling comes.
+func TestFlight_FirstTokenOfTheSameInstant(t *testing.T) {
+	m := siblings(time.Second, &overlapping{}, "a", "b")
+	first := only(t, m.Step(1, Arrive(child(1, 1))))
+	m.Step(10, FirstToken(first.Ticket, 0))
+	if a := only(t, m.Step(10, Arrive(child(2, 1)))); a.Kind != Hold || m.wakeAt != 11 {
+		t.Fatalf("got %+v, and a wake-up at %d; want it held until 11", a, m.wakeAt)
+	}
+	if a := only(t, m.Step(11, Wake())); a.Kind != Dispatch {
+		t.Errorf("got %+v, want it sent", a)
+	}
+}
+
 func TestFlight_PatienceEnds(t *testing.T) {
 	m := siblings(50, &overlapping{}, "a", "b")
 	m.Step(1, Arrive(child(1, 1)))

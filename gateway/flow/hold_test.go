@@ -104,6 +104,20 @@ func TestHold_WhoComesGoesBehind(t *testing.T) {
 	}
 }
 
+// TestHold_RoomOfTheSameInstant: a report that is not folded yet when a call comes makes room
+// for it a nanosecond later.
+func TestHold_RoomOfTheSameInstant(t *testing.T) {
+	m := holding(1, admission.FIFO, lightest{}, "a")
+	first := only(t, m.Step(1, Arrive(request(1))))
+	m.Step(10, FirstToken(first.Ticket, 0))
+	if a := only(t, m.Step(10, Arrive(request(2)))); a.Kind != Hold || m.wakeAt != 11 {
+		t.Fatalf("got %+v, and a wake-up at %d; want it held until 11", a, m.wakeAt)
+	}
+	if a := only(t, m.Step(11, Wake())); a.Kind != Dispatch {
+		t.Errorf("got %+v, want it sent", a)
+	}
+}
+
 func TestHold_LeastSlackGoesByDeadlineLessPrefill(t *testing.T) {
 	m := holding(1, admission.LeastSlack, lightest{}, "a")
 	m.state[0].speed.Learn(1000, time.Second)
