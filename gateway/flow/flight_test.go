@@ -191,7 +191,11 @@ func TestFlight_WhoLeavesIsForgotten(t *testing.T) {
 	held := only(t, m.Step(2, Arrive(child(2, 1))))
 	m.Step(3, Left(held.Ticket))
 	m.Step(4, FirstToken(first.Ticket, 0))
-	if got := settle(m, 4); len(got) != 0 || m.inFlight != 1 || m.following != 0 {
+	if n := m.pools[0].flights.Waiting(); n != 0 {
+		t.Errorf("%d wait after the only one has left", n)
+	}
+	got := slices.Clone(m.Step(5, Wake()))
+	if got = append(got, settle(m, 5)...); len(got) != 0 || m.inFlight != 1 || m.following != 0 {
 		t.Errorf("got %+v; %d in flight, %d follow", got, m.inFlight, m.following)
 	}
 }
