@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"kvasir/api"
+	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
 	"kvasir/selection/health"
 	"kvasir/selection/policy"
@@ -66,9 +67,12 @@ func DefaultModel() Model { return Model{Timeouts: Default().Timeouts} }
 // DefaultPool returns a pool without name and endpoints, as a file's pool starts.
 func DefaultPool() Pool {
 	p := Pool{
-		Engine:  "vllm",
-		Policy:  Policy{Name: "cache-aware"},
-		Signals: Signals{Scrape: time.Second, MaxAge: 10 * time.Second},
+		Engine: "vllm",
+		Queue:  DefaultQueue(),
+
+		SingleFlight: SingleFlight(admission.DefaultFlights()),
+		Policy:       Policy{Name: "cache-aware"},
+		Signals:      Signals{Scrape: time.Second, MaxAge: 10 * time.Second},
 
 		Discover: DefaultDiscover(),
 		Probe:    Probe{Interval: 5 * time.Second, Timeout: 2 * time.Second, Failures: 3},
@@ -78,6 +82,12 @@ func DefaultPool() Pool {
 		p.Policy.Params = rule.Params()
 	}
 	return p
+}
+
+// DefaultQueue returns the queue of a pool that holds nothing, as a file's queue starts.
+func DefaultQueue() Queue {
+	q := admission.Default()
+	return Queue{Order: q.Order.String(), Length: q.Length, Bytes: Size(q.Bytes), MaxWait: q.MaxWait}
 }
 
 // DefaultEndpoint returns an endpoint without URL and name, as a file's starts.

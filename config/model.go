@@ -37,6 +37,10 @@ type Pool struct {
 	Endpoints []Endpoint `config:"endpoints"`
 	// Where further endpoints are found, again and again.
 	Discover Discover `config:"discover"`
+	// Calls that wait at the router until an endpoint has room. Off where neither work nor tokens is set.
+	Queue Queue `config:"queue"`
+	// Calls that wait for another one which computes a prefix that they share. Off where min_tokens is 0.
+	SingleFlight SingleFlight `config:"single_flight"`
 	// How an endpoint is picked: a policy's name, or a mapping of its name and parameters.
 	Policy Policy `config:"policy"`
 	// What is read from the endpoints' metrics.
@@ -86,6 +90,33 @@ type Probe struct {
 	Timeout time.Duration `config:"timeout" allowed:"10ms..1m"`
 	// Consecutive failures that take an endpoint out of rotation.
 	Failures int `config:"failures" allowed:"1..1000"`
+}
+
+// Queue says how little an endpoint is given at a time, and how much may wait meanwhile.
+type Queue struct {
+	// An endpoint is given another call while less prefill than this is unstarted there: sent, and without a first token. In time, as predicted. 0: no such bound.
+	Work time.Duration `config:"work" allowed:"0s or 1ms..10m"`
+	// Likewise, in prompt tokens that are not in its prefix cache, as far as is known. 0: no such bound.
+	Tokens int `config:"tokens" allowed:"0..1000000000"`
+	// Who goes first: who came first, or who has the least time left until its first token is due.
+	Order string `config:"order" allowed:"fifo, least-slack"`
+	// Most calls that wait. A further one gets 429 at once, as past the next two bounds.
+	Length int `config:"length" allowed:"1..1000000"`
+	// Most bytes of their bodies.
+	Bytes Size `config:"bytes" allowed:"1KiB..1TiB"`
+	// Longest predicted wait of a call that comes. Who has waited so long gets 503.
+	MaxWait time.Duration `config:"max_wait" allowed:"10ms..10m"`
+}
+
+// SingleFlight says when a call waits until a sibling has computed their common prefix, which
+// no endpoint holds: when agents fan out.
+type SingleFlight struct {
+	// Prompt tokens that a call must save by waiting. 0: none waits.
+	MinTokens int `config:"min_tokens" allowed:"0..10000000"`
+	// Longest wait; nobody waits longer than twice the time of the prefill that it saves.
+	MaxWait time.Duration `config:"max_wait" allowed:"1ms..10m"`
+	// Most calls that wait for one prefix.
+	MaxSiblings int `config:"max_siblings" allowed:"1..100000"`
 }
 
 // Discover finds a pool's endpoints at run time: exactly one of DNS, SRV and File is set.

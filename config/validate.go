@@ -167,6 +167,17 @@ func (k *checker) pools(listen, model string, pools []Pool, at path) {
 		endpoints.check(k, p.Endpoints, in.key("endpoints"))
 		k.discover(p.Discover, in.key("discover"))
 		k.transport(p, in)
+		if f := p.SingleFlight; f.MinTokens == 0 && f != DefaultPool().SingleFlight {
+			k.add(in.key("single_flight"), "has no effect without min_tokens")
+		}
+		if q := p.Queue; q.Work == 0 && q.Tokens == 0 && q != DefaultQueue() {
+			k.add(in.key("queue"), "has no effect without work or tokens")
+		}
+		if f := p.SingleFlight; f.MinTokens > 0 && p.Policy.Params != nil && len(p.Policy.Params.Validate()) == 0 {
+			if _, looks := p.Policy.Params.New().(selection.OverlapUser); !looks {
+				k.add(in.key("single_flight"), "has no effect with policy %s, which does not look at prefixes", quote(p.Policy.Name))
+			}
+		}
 		if h := k.policy(p.Policy, in.key("policy")); h != "" {
 			if header != "" && !strings.EqualFold(h, header) {
 				k.add(in.key("policy"), "reads the header %s, but pool %s reads %s; the pools of a model read the same one",

@@ -40,6 +40,8 @@ type Request struct {
 	Head         kvblock.Hash   // hash of the whole prompt, the part after the last full block included
 	Key          kvblock.Hash   // hash of the routing header's value; 0: header absent
 	Adapter      kvblock.Hash   // of the LoRA adapter that is asked for (signal.Adapter); 0: the base model
+	Bytes        int64          // of the body, which is kept while the call waits
+	Deadline     time.Duration  // the caller wants the first token within that of its call's arrival; 0: the model's SLO says
 
 	// Owner, where Owned is set, is the only endpoint that can answer: it holds what the
 	// call goes on from. One that is gone is as good as none.
@@ -175,6 +177,13 @@ type Sample struct {
 // EndLearner is a Policy that learns from answers as a whole.
 type EndLearner interface {
 	LearnEnd(e *End)
+}
+
+// Predictor is a Policy that knows how long endpoints take for prefill.
+type Predictor interface {
+	// PrefillTime returns how long the slot's endpoint takes for the work while it has no
+	// other prefill to do; false where it is not known yet.
+	PrefillTime(slot Slot, w Work) (time.Duration, bool)
 }
 
 // End is what came of a call whose answer is complete.

@@ -31,14 +31,14 @@ type Meter struct {
 	From, To mono.Time
 	SLO      SLO
 
-	calls, succeeded, good                 int64
-	unfinished                             map[string]int64 // by what became of them instead
-	retries                                int64
-	tokens, prompt, cached                 int64
-	ttft, tpot, itl, e2e, normal, sessions stats.Histogram // nanoseconds; normal: by output token
-	failedSessions, skipped                int64
-	sent                                   []int64 // calls by engine of their last attempt
-	fresh                                  []int64 // their prompt tokens that were not cached, likewise
+	calls, succeeded, good                       int64
+	unfinished                                   map[string]int64 // by what became of them instead
+	retries                                      int64
+	tokens, prompt, cached                       int64
+	ttft, tpot, itl, e2e, held, normal, sessions stats.Histogram // nanoseconds; normal: by output token
+	failedSessions, skipped                      int64
+	sent                                         []int64 // calls by engine of their last attempt
+	fresh                                        []int64 // their prompt tokens that were not cached, likewise
 }
 
 // NewMeter returns a meter of calls that come within the time, over so many engines.
@@ -77,6 +77,7 @@ func (m *Meter) Call(r *Record) {
 	first, all := r.First.Sub(r.At), r.End.Sub(r.At)
 	m.ttft.Add(int64(first))
 	m.e2e.Add(int64(all))
+	m.held.Add(int64(r.Held))
 	if r.Tokens > 0 {
 		m.normal.Add(int64(all) / int64(r.Tokens))
 	}
@@ -155,6 +156,7 @@ type Summary struct {
 	TPOT       Quantiles `json:"tpot_s"`               // by call: time after the first content by output token after the first
 	ITL        Quantiles `json:"itl_s"`                // between two outputs of one call, pooled over all calls
 	E2E        Quantiles `json:"e2e_s"`                // from a call's coming to its end
+	Held       Quantiles `json:"held_s"`               // of that, at the gateway for an endpoint with room
 	Normalized Quantiles `json:"normalized_latency_s"` // that by output token
 	Session    Quantiles `json:"session_completion_s"` // from a session's start to its last call's end
 
@@ -191,7 +193,7 @@ func (m *Meter) Summary() Summary {
 	per := func(n int64, of float64) Number { return Number(float64(n) / of) }
 	s := Summary{
 		Calls: Number(m.calls), Succeeded: Number(m.succeeded), FailedSessions: Number(m.failedSessions), Skipped: Number(m.skipped),
-		TTFT: seconds(&m.ttft), TPOT: seconds(&m.tpot), ITL: seconds(&m.itl), E2E: seconds(&m.e2e),
+		TTFT: seconds(&m.ttft), TPOT: seconds(&m.tpot), ITL: seconds(&m.itl), E2E: seconds(&m.e2e), Held: seconds(&m.held),
 		Normalized: seconds(&m.normal), Session: seconds(&m.sessions),
 		Attainment: per(m.good, float64(m.calls)), Goodput: per(m.good, span), Rate: per(m.calls, span),
 		OutputRate: per(m.tokens, span), CachedRatio: per(m.cached, float64(m.prompt)),

@@ -24,6 +24,7 @@ import (
 	"kvasir/engine"
 	"kvasir/engine/emulator"
 	"kvasir/engine/tokenizer"
+	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/gateway/proxy"
@@ -107,8 +108,9 @@ func promiseTrace() []promiseCall {
 		default:
 			conversation := r.Intn(promiseCalls / 4)
 			messages := talk.Open(conversation)
-			if n < promiseBurst { // long prompts that nobody holds
-				messages[0].Content = fmt.Sprint(n, " ", messages[0].Content)
+			if n < promiseBurst { // long prompts that nobody holds, and two siblings of each
+				messages = talk.Open(n / 3)
+				messages[0].Content = fmt.Sprint(n/3, " ", messages[0].Content)
 			}
 			for turn := 2; turn <= 1+r.Intn(4); turn++ {
 				messages = append(messages, workload.Message{Role: "assistant", Content: "Indeed."}, talk.Turn(conversation, turn))
@@ -134,11 +136,14 @@ func promiseTrace() []promiseCall {
 	return calls
 }
 
-func promiseEngine(t *testing.T) engine.Config {
+func promiseEngine(t *testing.T, rule promised) engine.Config {
 	t.Helper()
 	profile, err := accelerator.Lookup("llama-3.1-8b/h100")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if rule.queue.On() {
+		profile = profile.Scaled(15) // slow enough that endpoints have no room at times
 	}
 	c := engine.Defaults(profile)
 	c.EveryToken = true
@@ -147,9 +152,46 @@ func promiseEngine(t *testing.T) engine.Config {
 	return c
 }
 
+// promised is a policy, and a queue in front of it.
+type promised struct {
+	policy.Rule
+	queue  admission.Config
+	flight admission.FlightConfig
+}
+
+func (p promised) name() string {
+	switch {
+	case p.queue.On():
+		return p.Name + " behind " + p.queue.Order.String()
+	case p.flight.On():
+		return p.Name + " with single-flight"
+	}
+	return p.Name
+}
+
+// allPromised lists every policy without a queue, and some with one.
+func allPromised() []promised {
+	var out []promised
+	for _, rule := range policy.Catalog() {
+		out = append(out, promised{Rule: rule})
+		queue := admission.Default()
+		queue.Work, queue.Length, queue.MaxWait = time.Millisecond, 25, time.Second
+		switch rule.Name {
+		case "least-outstanding", "ewma-latency":
+			out = append(out, promised{Rule: rule, queue: queue})
+		case "cache-aware":
+			out = append(out, promised{Rule: rule, flight: admission.FlightConfig{MinTokens: 200, MaxWait: time.Second, MaxSiblings: 1}})
+			queue.Order, queue.Tokens = admission.LeastSlack, 500
+			flight := admission.FlightConfig{MinTokens: 200, MaxWait: 300 * time.Millisecond, MaxSiblings: 2}
+			out = append(out, promised{rule, queue, flight})
+		}
+	}
+	return out
+}
+
 // promiseMachine is the machine's configuration, with a policy of its own.
-func promiseMachine(rule policy.Rule) flow.Config {
-	pool := flow.Pool{Name: "p", PolicyName: rule.Name, Policy: rule.Params().New(), MaxAge: 10 * time.Second}
+func promiseMachine(rule promised) flow.Config {
+	pool := flow.Pool{Name: "p", PolicyName: rule.Name, Policy: rule.Params().New(), MaxAge: 10 * time.Second, Queue: rule.queue, Flights: rule.flight}
 	for i := range promiseEngines {
 		pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: promiseName(i), Weight: 1 + float64(i%2)})
 	}
@@ -193,7 +235,7 @@ func promiseRead(t *testing.T, c promiseCall, id int, cfg emulator.Config) sim.C
 		At: mono.Time(c.at), LeaveAt: mono.Time(c.leave), Prompt: call.Items[0].Request,
 		Request: selection.Request{
 			ID: selection.CallID(id), Stream: q.Stream, InputTokens: p.InputTokens, OutputTokens: q.MaxTokens,
-			Blocks: slices.Clone(p.Blocks), BlockTokens: p.BlockTokens, Head: p.Head, Adapter: adapter,
+			Blocks: slices.Clone(p.Blocks), BlockTokens: p.BlockTokens, Head: p.Head, Adapter: adapter, Bytes: int64(len(c.body)),
 		},
 	}
 	out.Prompt.Adapter = adapter // which the emulator knows by number
@@ -203,8 +245,8 @@ func promiseRead(t *testing.T, c promiseCall, id int, cfg emulator.Config) sim.C
 	return out
 }
 
-func promiseEmulator(t *testing.T) emulator.Config {
-	c := emulator.Config{Models: []string{promiseModel}, Engine: promiseEngine(t), Speed: 1, Seed: promiseSeed}
+func promiseEmulator(t *testing.T, rule promised) emulator.Config {
+	c := emulator.Config{Models: []string{promiseModel}, Engine: promiseEngine(t, rule), Speed: 1, Seed: promiseSeed}
 	for _, name := range promiseAdapters {
 		c.Adapters = append(c.Adapters, emulator.Adapter{Name: name})
 	}
@@ -215,12 +257,12 @@ func promisePhase(i int) time.Duration {
 	return observe.Phase(promiseRouter, promiseModel+"/"+promiseName(i), promiseScrape)
 }
 
-func promiseSimulate(t *testing.T, rule policy.Rule, trace []promiseCall) promiseRun {
+func promiseSimulate(t *testing.T, rule promised, trace []promiseCall) promiseRun {
 	t.Helper()
 	cfg := sim.Config{Until: mono.Time(promiseLength), Strict: true}
 	router := sim.Router{Machine: promiseMachine(rule), Scrape: promiseScrape}
 	for i := range promiseEngines {
-		e := sim.Engine{Config: promiseEngine(t)}
+		e := sim.Engine{Config: promiseEngine(t, rule)}
 		if i == promiseKilled {
 			e.Down = []sim.Outage{{From: mono.Time(promiseKillAt), To: mono.Time(promiseReviveAt)}}
 		}
@@ -228,7 +270,7 @@ func promiseSimulate(t *testing.T, rule policy.Rule, trace []promiseCall) promis
 		router.Phases = append(router.Phases, promisePhase(i))
 	}
 	cfg.Routers = []sim.Router{router}
-	emulated := promiseEmulator(t)
+	emulated := promiseEmulator(t, rule)
 	var calls []sim.Call
 	for i, c := range trace {
 		calls = append(calls, promiseRead(t, c, i+1, emulated))
@@ -251,7 +293,7 @@ type promiseRun struct {
 
 // promiseLive runs the trace through the gateway and the emulators and returns the
 // decisions in the order of their instants.
-func promiseLive(t *testing.T, rule policy.Rule, trace []promiseCall) []selection.Decision {
+func promiseLive(t *testing.T, rule promised, trace []promiseCall) []selection.Decision {
 	var mu sync.Mutex
 	var decisions []selection.Decision
 	synctest.Test(t, func(t *testing.T) {
@@ -260,7 +302,7 @@ func promiseLive(t *testing.T, rule policy.Rule, trace []promiseCall) []selectio
 		var servers sync.WaitGroup
 
 		start := func(i int) (stop func()) {
-			cfg := promiseEmulator(t)
+			cfg := promiseEmulator(t, rule)
 			cfg.Epoch = epoch
 			e, err := emulator.New(cfg)
 			if err != nil {
@@ -327,7 +369,7 @@ func promiseLive(t *testing.T, rule policy.Rule, trace []promiseCall) []selectio
 	return decisions
 }
 
-func promiseGateway(t *testing.T, rule policy.Rule, epoch time.Time, transport http.RoundTripper, log func(*selection.Decision)) *proxy.Gateway {
+func promiseGateway(t *testing.T, rule promised, epoch time.Time, transport http.RoundTripper, log func(*selection.Decision)) *proxy.Gateway {
 	t.Helper()
 	dialect, err := upstream.Lookup("vllm")
 	if err != nil {
@@ -383,19 +425,25 @@ func promiseSend(t *testing.T, client http.RoundTripper, epoch time.Time, c prom
 
 func TestPromise(t *testing.T) {
 	trace := promiseTrace()
-	for _, rule := range policy.Catalog() {
-		t.Run(rule.Name, func(t *testing.T) {
+	for _, rule := range allPromised() {
+		t.Run(rule.name(), func(t *testing.T) {
 			t.Parallel()
 			simulated := promiseSimulate(t, rule, trace)
 			live := promiseLive(t, rule, trace)
 			promiseCompare(t, simulated.decisions, live)
 			s := summarize(simulated)
-			t.Logf("%s: %d calls, %d decisions compared, %d overlapping, %d retries, %d given up, %d clients left, %d cut",
-				rule.Name, len(trace), len(live), s.overlapping, s.retries, s.givenUp, s.left, s.cut)
+			t.Logf("%d calls, %d decisions compared, %d overlapping, %d held, %d retries, %d given up, %d clients left, %d cut",
+				len(trace), len(live), s.overlapping, s.held, s.retries, s.givenUp, s.left, s.cut)
 			if s.overlapping < len(trace)/2 || s.retries == 0 || s.left == 0 {
 				t.Error("the trace does not exercise what it should")
 			}
-			if rule.Name == "least-outstanding" && s.budgetSpent == 0 {
+			if rule.queue.On() && (s.held < len(trace)/20 || s.refused == 0 || s.leftQueue == 0 || s.heldAgain == 0) {
+				t.Errorf("the queue is not exercised: %+v", s)
+			}
+			if !rule.queue.On() && rule.flight.On() != (s.held > 0) {
+				t.Errorf("%d calls waited for siblings", s.held)
+			}
+			if rule.Name == "least-outstanding" && !rule.queue.On() && s.budgetSpent == 0 {
 				t.Error("the kill did not ask for more retries than the budget grants")
 			}
 		})
@@ -425,7 +473,10 @@ func show(d selection.Decision) string {
 	return b.String()
 }
 
-type promiseSummary struct{ overlapping, retries, givenUp, budgetSpent, left, cut int }
+type promiseSummary struct {
+	overlapping, retries, givenUp, budgetSpent, left, cut int
+	held, refused, leftQueue, heldAgain                   int
+}
 
 func summarize(r promiseRun) promiseSummary {
 	var s promiseSummary
@@ -436,6 +487,18 @@ func summarize(r promiseRun) promiseSummary {
 		}
 		latest = max(latest, c.End)
 		s.retries += max(c.Attempts-1, 0)
+		if c.Held > 0 {
+			s.held++
+			if c.Attempts > 1 {
+				s.heldAgain++
+			}
+		}
+		if c.Refused >= flow.QueueFull {
+			s.refused++
+		}
+		if c.Attempts == 0 && c.Outcome == attempt.ClientGone && c.Refused == flow.NoReason {
+			s.leftQueue++
+		}
 		switch {
 		case c.Refused != flow.NoReason:
 			s.givenUp++

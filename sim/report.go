@@ -88,6 +88,7 @@ var columns = slices.Concat(
 	quantileColumns("tpot_s", "TPOT", 1e3, "%.1f", func(s *Summary) *Quantiles { return &s.TPOT }, "p95"),
 	quantileColumns("itl_s", "ITL", 1e3, "%.1f", func(s *Summary) *Quantiles { return &s.ITL }, "p99"),
 	quantileColumns("e2e_s", "E2E", 1, "%.2f", func(s *Summary) *Quantiles { return &s.E2E }, "p95"),
+	quantileColumns("held_s", "", 1, "%.3f", func(s *Summary) *Quantiles { return &s.Held }),
 	quantileColumns("normalized_latency_s", "", 1, "%.4f", func(s *Summary) *Quantiles { return &s.Normalized }),
 	quantileColumns("session_completion_s", "session", 1, "%.1f", func(s *Summary) *Quantiles { return &s.Session }, "p95"),
 	one("failed_sessions", "", "%.0f", 1, func(s *Summary) Number { return s.FailedSessions }),

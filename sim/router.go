@@ -161,12 +161,17 @@ func (r *router) do(now mono.Time, actions []flow.Action) {
 		return
 	}
 	var few [4]flow.Action
-	decided := false
-	for _, a := range append(few[:0], actions...) {
-		switch a.Kind {
-		case flow.WakeAt:
+	actions = append(few[:0], actions...)
+	for _, a := range actions { // first of all: a Step that another action causes may ask for another wake-up
+		if a.Kind == flow.WakeAt {
 			r.wakeAt = a.At
 			r.world.queue.push(event{at: a.At, kind: wakes, router: int32(r.index)})
+		}
+	}
+	decided := false
+	for _, a := range actions {
+		switch a.Kind {
+		case flow.WakeAt:
 			continue
 		case flow.Ejected, flow.Returned, flow.Restarted, flow.Freed:
 			continue // for logs; the snapshot at the end has the state
@@ -176,10 +181,13 @@ func (r *router) do(now mono.Time, actions []flow.Action) {
 		case flow.Dispatch:
 			decided = true
 			r.dispatch(now, &a)
+		case flow.Hold:
+			decided = true
+			r.know(&a)
 		default:
 			decided = true
 			l := r.of(a.Ticket)
-			l.record.Refused = a.Reason
+			l.record.Refused, l.record.Held = a.Reason, a.Wait
 			l.end(now, l.record.Outcome)
 			l.close(now)
 		}
@@ -209,17 +217,25 @@ func (r *router) wake(now mono.Time) {
 	r.step(now, flow.Wake())
 }
 
-func (r *router) dispatch(now mono.Time, a *flow.Action) {
-	if a.Decision != nil && r.world.cfg.Decided != nil {
-		r.world.cfg.Decided(r.index, a.Decision)
-	}
+// know notes the ticket of the call that an action is about, and returns the call.
+func (r *router) know(a *flow.Action) *life {
 	l := r.of(a.Ticket)
-	l.ticket, l.attempt = a.Ticket, a.Attempt
+	l.ticket = a.Ticket
 	for len(r.lives) <= a.Ticket.Index() {
 		r.lives = append(r.lives, nil)
 	}
 	r.lives[a.Ticket.Index()] = l
+	return l
+}
+
+func (r *router) dispatch(now mono.Time, a *flow.Action) {
+	if a.Decision != nil && r.world.cfg.Decided != nil {
+		r.world.cfg.Decided(r.index, a.Decision)
+	}
+	l := r.know(a)
+	l.attempt = a.Attempt
 	l.record.Attempts++
+	l.record.Held = a.Wait
 	l.record.Tokens = 0 // what an earlier attempt produced never reached the client
 	e := r.engines[a.Slot]
 	l.record.Engine = e

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"kvasir/engine"
+	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
+	"kvasir/selection"
 	"kvasir/selection/health"
 	"kvasir/selection/policy"
 	"kvasir/selection/prefix"
@@ -35,6 +37,8 @@ type Scenario struct {
 	SLO      SLO
 	Seed     uint64
 
+	Queue  admission.Config       // of each gateway's pool; off by default
+	Flight admission.FlightConfig // likewise
 	Retry  attempt.Config
 	Health health.Config
 	Prefix prefix.Config
@@ -165,7 +169,7 @@ func (m *meters) summary() Summary {
 
 // router is one of the gateways.
 func (s *Scenario) router(g int) Router {
-	pool := flow.Pool{Name: "pool", PolicyName: s.Rule.Name, Policy: s.Params.New(), MaxAge: s.MaxAge}
+	pool := flow.Pool{Name: "pool", PolicyName: s.Rule.Name, Policy: s.Params.New(), MaxAge: s.MaxAge, Queue: s.Queue, Flights: s.Flight}
 	for e := range s.Engines {
 		weight := 1.0
 		if s.Weights != nil {
@@ -175,7 +179,10 @@ func (s *Scenario) router(g int) Router {
 	}
 	r := Router{
 		Scrape: s.Scrape, Delay: s.Delay,
-		Machine: flow.Config{Seed: s.Seed + uint64(g), Retry: s.Retry, Health: s.Health, Prefix: s.Prefix, Pools: []flow.Pool{pool}},
+		Machine: flow.Config{
+			Seed: s.Seed + uint64(g), Retry: s.Retry, Health: s.Health, Prefix: s.Prefix,
+			SLO: selection.SLO{TTFT: s.SLO.TTFT, TPOT: s.SLO.TPOT}, Pools: []flow.Pool{pool},
+		},
 	}
 	for e := range s.Engines {
 		// Of one gateway, readings are spread over the interval; so they are of several only

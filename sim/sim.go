@@ -112,6 +112,7 @@ type Record struct {
 	First    mono.Time // first content at the client; 0: none
 	End      mono.Time
 	Attempts int
+	Held     time.Duration   // in the router's queue, until the last attempt
 	Engine   int             // of the last attempt; -1: none
 	Outcome  attempt.Outcome // of the last attempt; meaningless when Refused
 	Refused  flow.Reason     // why the machine refused the call or gave it up; flow.NoReason: it did not

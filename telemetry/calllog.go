@@ -66,6 +66,9 @@ func (c *Call) describe(d describer) {
 		d.text("policy", c.Policy)
 		d.seconds("pick_seconds", c.Pick)
 	}
+	if c.Held > 0 {
+		d.seconds("held_seconds", c.Held)
+	}
 	if c.Tried != "" {
 		d.text("tried", c.Tried)
 	}

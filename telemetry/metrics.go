@@ -48,7 +48,7 @@ type Metrics struct {
 type vecs struct {
 	calls, attempts, failures, retries, tokens, ejections, restarts, scrapes *prometheus.CounterVec
 
-	ttft, itl, tpot, e2e, normalized, pick *prometheus.HistogramVec
+	ttft, itl, tpot, e2e, normalized, pick, queueWait *prometheus.HistogramVec
 }
 
 // names are the counters of what is configured. They are not changed once they are there.
@@ -96,7 +96,7 @@ func New(reg prometheus.Registerer, kinds ...string) *Metrics {
 			retries: retriesTotal.counter(reg), tokens: tokensTotal.counter(reg), ejections: ejectionsTotal.counter(reg),
 			restarts: restartsTotal.counter(reg), scrapes: scrapesTotal.counter(reg),
 			ttft: ttftSeconds.histogram(reg), itl: itlSeconds.histogram(reg), tpot: tpotSeconds.histogram(reg),
-			e2e: e2eSeconds.histogram(reg), normalized: normalizedSeconds.histogram(reg), pick: pickSeconds.histogram(reg),
+			e2e: e2eSeconds.histogram(reg), normalized: normalizedSeconds.histogram(reg), pick: pickSeconds.histogram(reg), queueWait: queueWaitSeconds.histogram(reg),
 		},
 		beats:    heartbeatsTotal.counter(reg).WithLabelValues(),
 		reloads:  reloadsTotal.counter(reg),
@@ -164,7 +164,7 @@ func (v *vecs) all() []interface {
 	return []interface {
 		DeletePartialMatch(prometheus.Labels) int
 	}{v.calls, v.attempts, v.failures, v.retries, v.tokens, v.ejections, v.restarts, v.scrapes,
-		v.ttft, v.itl, v.tpot, v.e2e, v.normalized, v.pick}
+		v.ttft, v.itl, v.tpot, v.e2e, v.normalized, v.pick, v.queueWait}
 }
 
 // delete drops the series that have all of the labels.
@@ -264,7 +264,7 @@ type Pool struct {
 
 	input, output, cached, estimated prometheus.Counter
 
-	ttft, itl, tpot, e2e, normalized, pick prometheus.Observer
+	ttft, itl, tpot, e2e, normalized, pick, queueWait prometheus.Observer
 }
 
 // Endpoint counts for one endpoint of a pool.
@@ -289,7 +289,7 @@ func (m *Metrics) newPool(model, pool string) *Pool {
 		estimated: v.tokens.WithLabelValues(ml, pl, "input_estimated"),
 
 		ttft: v.ttft.WithLabelValues(ml, pl), itl: v.itl.WithLabelValues(ml, pl), tpot: v.tpot.WithLabelValues(ml, pl),
-		e2e: v.e2e.WithLabelValues(ml, pl), normalized: v.normalized.WithLabelValues(ml, pl), pick: v.pick.WithLabelValues(ml, pl),
+		e2e: v.e2e.WithLabelValues(ml, pl), normalized: v.normalized.WithLabelValues(ml, pl), pick: v.pick.WithLabelValues(ml, pl), queueWait: v.queueWait.WithLabelValues(ml, pl),
 	}
 	p.endpoints.Store(&map[string]*Endpoint{})
 	if pool != "" {
@@ -364,6 +364,9 @@ func (p *Pool) ITL(d time.Duration) { p.itl.Observe(d.Seconds()) }
 // PickTime observes how long one pick and charge took, the wait for the machine's lock
 // included.
 func (p *Pool) PickTime(d time.Duration) { p.pick.Observe(d.Seconds()) }
+
+// QueueTime observes how long a call was held before an endpoint had room for it.
+func (p *Pool) QueueTime(d time.Duration) { p.queueWait.Observe(d.Seconds()) }
 
 // Attempt counts an upstream attempt that has ended. number is the attempt's place in
 // its call; 0 is the first, every other one is a retry. kind is the failure's own name,

@@ -80,6 +80,8 @@ var (
 		help: "Normalized latency: end-to-end latency of a successful call with usage, divided by its output tokens."}
 	pickSeconds = series{name: "kvasir_pick_duration_seconds", kind: "histogram", unit: "seconds", labels: byPool, buckets: pickBuckets,
 		help: "Time to choose and charge an endpoint, waiting for the machine's lock included."}
+	queueWaitSeconds = series{name: "kvasir_queue_wait_seconds", kind: "histogram", unit: "seconds", labels: byPool, buckets: ttftBuckets,
+		help: "Time that a call was held at the gateway until an endpoint had room for it, or a sibling had computed their common prefix. Calls that were not held are not in it."}
 )
 
 // The state series: read from a Snapshot when they are scraped. An endpoint's own
@@ -103,6 +105,16 @@ var (
 		help: "How much longer the endpoint is left alone because it answered with back-pressure."}
 	share = series{name: "kvasir_endpoint_share", kind: "gauge", unit: "ratio", labels: byEndpoint,
 		help: "Part of its share of calls that the endpoint may have: 1, less while it is new."}
+	queueCalls = series{name: "kvasir_queue_calls", kind: "gauge", unit: "calls", labels: byPool,
+		help: "Calls held at the gateway until an endpoint of the pool has room. No sample for a pool without a queue, as in the following."}
+	queueBytes = series{name: "kvasir_queue_bytes", kind: "gauge", unit: "bytes", labels: byPool,
+		help: "Bodies of the calls held."}
+	queueTokens = series{name: "kvasir_queue_tokens", kind: "gauge", unit: "tokens", labels: byPool,
+		help: "Prefill that the calls held bring: estimated prompt tokens that no endpoint of the pool is believed to have cached."}
+	queuePredicted = series{name: "kvasir_queue_predicted_wait_seconds", kind: "gauge", unit: "seconds", labels: byPool,
+		help: "Predicted time until the calls held now will have gone. 0 also while no endpoint's speed is known."}
+	flightCalls = series{name: "kvasir_single_flight_calls", kind: "gauge", unit: "calls", labels: byPool,
+		help: "Calls that wait for another one of the pool which computes a prefix that they share. No sample for a pool without single-flight."}
 	discoveryAge = series{name: "kvasir_discovery_age_seconds", kind: "gauge", unit: "seconds", labels: byPool,
 		help: "Time since the pool's discovery last succeeded. No sample for a pool without discovery."}
 	signalAge = series{name: "kvasir_signal_age_seconds", kind: "gauge", unit: "seconds", labels: byEndpoint,
@@ -124,8 +136,8 @@ var catalog = []*series{
 	&callsTotal, &attemptsTotal, &failuresTotal, &retriesTotal, &ejectionsTotal, &restartsTotal, &scrapesTotal,
 	&heartbeatsTotal, &reloadsTotal, &reloadedSeconds, &reloadSuccessful, &buildInfo,
 	&refusalsTotal, &tokensTotal, &odditiesTotal,
-	&ttftSeconds, &itlSeconds, &tpotSeconds, &e2eSeconds, &normalizedSeconds, &pickSeconds,
-	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &discoveryAge, &signalAge,
+	&ttftSeconds, &itlSeconds, &tpotSeconds, &e2eSeconds, &normalizedSeconds, &pickSeconds, &queueWaitSeconds,
+	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &queueCalls, &queueBytes, &queueTokens, &queuePredicted, &flightCalls, &discoveryAge, &signalAge,
 	&endpointRunning, &endpointWaiting, &endpointKVUsage, &indexBytes, &indexBlocks,
 }
 

@@ -35,7 +35,23 @@ type ModelState struct {
 	IndexBytes  int64 // memory held by the prefix index
 	IndexBlocks int   // blocks known to it
 	Endpoints   []EndpointState
+	Queues      []QueueState  // of the pools that have one
+	Flights     []FlightState // of the pools whose calls wait for siblings
 	Discovery   []DiscoveryState
+}
+
+// QueueState is what is held at the gateway for a pool.
+type QueueState struct {
+	Pool          string
+	Calls         int
+	Bytes, Tokens int64
+	Wait          float64 // seconds until they will have gone, as predicted
+}
+
+// FlightState is how many calls of a pool wait for a sibling that computes what they need.
+type FlightState struct {
+	Pool  string
+	Calls int
 }
 
 // DiscoveryState is how a pool that is discovered fares.
@@ -100,6 +116,16 @@ func (c *state) Collect(ch chan<- prometheus.Metric) {
 		emit(&indexBlocks, float64(m.IndexBlocks), model)
 		for _, d := range m.Discovery {
 			emit(&discoveryAge, d.Age, model, label(d.Pool, noPool))
+		}
+		for _, f := range m.Flights {
+			emit(&flightCalls, float64(f.Calls), model, label(f.Pool, noPool))
+		}
+		for _, q := range m.Queues {
+			labels := []string{model, label(q.Pool, noPool)}
+			emit(&queueCalls, float64(q.Calls), labels...)
+			emit(&queueBytes, float64(q.Bytes), labels...)
+			emit(&queueTokens, float64(q.Tokens), labels...)
+			emit(&queuePredicted, q.Wait, labels...)
 		}
 		for _, e := range m.Endpoints {
 			labels := []string{model, label(e.Pool, noPool), label(e.Endpoint, unknownName)}

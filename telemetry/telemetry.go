@@ -58,12 +58,17 @@ const (
 	NoEndpoint           // no pool of the model has an endpoint in rotation
 	Draining             // shutting down
 	Unauthorized         // no key, or one that is not known
+	QueueFull            // as many calls wait for an endpoint as may
+	QueueBytes           // their bodies are as large together as they may be
+	QueueWait            // the wait would be too long
+	QueueTimeout         // the wait was too long
 	refusals             // how many there are
 )
 
 var refusalNames = [refusals]string{
 	"", "bad_request", "unknown_route", "unknown_model", "body_too_large",
 	"buffers_full", "too_many_calls", "no_endpoint", "draining", "unauthorized",
+	"queue_full", "queue_bytes", "queue_wait", "queue_timeout",
 }
 
 // String returns the refusal's name as labels and log lines show it; empty for
@@ -121,6 +126,7 @@ type Call struct {
 	OutputTokens int  // tokens of the answer
 
 	Pick time.Duration // time spent in the first attempt's pick, waiting for the lock included; 0: no pick
+	Held time.Duration // time spent at the gateway until an endpoint had room, or a sibling had computed their common prefix; 0: none
 	TTFT time.Duration // arrival to first content token of a streamed answer; 0: none was seen
 	E2E  time.Duration // arrival to the answer's last byte, or to the call's end
 

@@ -48,6 +48,14 @@ pool:
   --scrape-delay D           from a reading until the gateway has it (default 0s)
   --scrape-loss SHARE        of the readings (default 0)
   --stagger                  gateways read at instants of their own
+  --queue SPEC               calls wait at the gateway until an endpoint has room: while less prefill
+                             than work (predicted time) or tokens (uncached) is unstarted there:
+                             work=500ms,tokens=8192,order=least-slack,length=1024,max-wait=30s;
+                             order is fifo or least-slack, to the deadline that --slo-ttft gives
+                             (default: none wait)
+  --single-flight SPEC       siblings of a cold prefix wait until the first has computed it, where it
+                             saves them so many tokens: min-tokens=1024,max-wait=5s,max-siblings=64
+                             (default: none wait)
   --max-num-seqs N, --max-num-batched-tokens N, --num-gpu-blocks N, --max-model-len N,
   --enable-chunked-prefill=BOOL, --enable-prefix-caching=BOOL
                              as vLLM's (default: the profile's)

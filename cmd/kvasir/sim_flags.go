@@ -45,6 +45,8 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	f.DurationVar(&s.Delay, "scrape-delay", 0, "")
 	f.Float64Var(&s.Loss, "scrape-loss", 0, "")
 	f.BoolVar(&s.Stagger, "stagger", false, "")
+	queue := f.String("queue", "", "")
+	flight := f.String("single-flight", "", "")
 	var e replicaFlags
 	e.flags(f)
 	var down, slow, join repeated
@@ -176,8 +178,18 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	}
 	o.policies = parsePolicies(*policies, &errs)
 	errs = append(errs, o.work.check()...)
-	engines, err := parsePool(*model, *devices, *replicas, &e)
-	errs = append(errs, err...)
+	held, err := parseQueue(*queue)
+	errs = append(errs, flatten(err)...)
+	if s.Queue = held; given["queue"] && *queue == "" {
+		errs = append(errs, errors.New("--queue: is empty; allowed: work=500ms,order=fifo and the like"))
+	}
+	followed, err := parseFlights(*flight)
+	errs = append(errs, flatten(err)...)
+	if s.Flight = followed; given["single-flight"] && *flight == "" {
+		errs = append(errs, errors.New("--single-flight: is empty; allowed: min-tokens=1024 and the like"))
+	}
+	engines, poolErrs := parsePool(*model, *devices, *replicas, &e)
+	errs = append(errs, poolErrs...)
 	s.Engines = engines
 	o.block = e.block
 	blocks := 0

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"kvasir/accelerator"
+	"kvasir/gateway/admission"
 	"kvasir/internal/mono"
+	"kvasir/selection"
 	"kvasir/selection/policy"
 	"kvasir/sim"
 )
@@ -117,6 +119,7 @@ type simConfig struct {
 	Events     []string `json:"events,omitempty"`
 	BlockSize  int      `json:"block_size"`
 	Gateways   int      `json:"gateways"`
+	Queue      string   `json:"queue,omitempty"`
 	ScrapeS    float64  `json:"scrape_s"`
 	SLO        string   `json:"slo"`
 	Seed       uint64   `json:"seed"`
@@ -128,7 +131,18 @@ func (o *simOptions) describe(w *loadedWorkload) simConfig {
 		Workload: w.name, Sessions: w.sessions, Calls: w.calls, LengthS: w.length.Seconds(), RateScale: o.rate,
 		WarmupS: o.warmupOf(w).Seconds(), BlockSize: o.scenario.Engines[0].Config.BlockTokens,
 		Gateways: o.scenario.Gateways, ScrapeS: o.scenario.Scrape.Seconds(), Seed: o.seed, Seeds: o.seeds,
-		Notes: slices.Clone(w.notes), Events: o.events,
+		Notes: slices.Clone(w.notes), Events: o.events, Queue: queueText(o.scenario.Queue, o.scenario.Flight),
+	}
+	if o.scenario.Flight.On() {
+		var blind []string
+		for _, p := range o.policies {
+			if _, looks := p.params.New().(selection.OverlapUser); !looks {
+				blind = append(blind, p.name)
+			}
+		}
+		if blind != nil {
+			c.Notes = append(c.Notes, "--single-flight has no effect with policies that do not look at prefixes: "+strings.Join(blind, ", "))
+		}
 	}
 	for _, e := range o.scenario.Engines {
 		for _, at := range changes(&e) {
@@ -196,6 +210,9 @@ func (c *simConfig) write(out io.Writer) {
 	fmt.Fprintf(out, "%s, blocks of %d tokens; gateways: %d, gauges read every %g s; %s; seeds: %d from %d; not measured: the first %.0f s\n",
 		strings.Join(c.Engines, ", "), c.BlockSize, c.Gateways, c.ScrapeS, c.SLO, c.Seeds, c.Seed, c.WarmupS/c.RateScale)
 	fmt.Fprintf(out, "closed loop: %s\n", c.ClosedLoop)
+	if c.Queue != "" {
+		fmt.Fprintln(out, c.Queue)
+	}
 	if len(c.Events) > 0 {
 		fmt.Fprintln(out, strings.Join(c.Events, ", "))
 	}
@@ -236,6 +253,9 @@ func (s *simulator) one(ctx context.Context, p namedPolicy, rate float64, engine
 	x := s.scenario
 	x.Rule, x.Params, x.Engines, x.Seed = p.rule, p.params, slices.Clone(engines), s.seed+uint64(seed)
 	x.Warmup = mono.FromSeconds(s.warmupOf(s.work).Seconds() * s.work.lasts(rate).Seconds() / s.work.length.Seconds())
+	if p.name == pooled {
+		x.Queue = admission.Config{} // it has no choice to make that waiting could better
+	}
 	x.Stopped = func() bool { return ctx.Err() != nil }
 	source, err := s.work.open(x.Seed, rate)
 	if err != nil {

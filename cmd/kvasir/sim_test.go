@@ -173,6 +173,22 @@ func TestSim_SaysWhatIsWrong(t *testing.T) {
 		"--warmup: -5s":                 {"--trace", excerpt, "--warmup", "-5s"},
 		"expected FROM-TO":              {"--trace", excerpt, "--down", "1@x"},
 		"--rate-scale: NaN":             {"--trace", excerpt, "--rate-scale", "NaN"},
+		"--queue: is empty":             {"--trace", excerpt, "--queue", ""},
+		"neither work nor tokens":       {"--trace", excerpt, "--queue", "length=5"},
+		"unknown key \"depth\"":         {"--trace", excerpt, "--queue", "work=1s,depth=3"},
+		"work: \"1\" is not allowed":    {"--trace", excerpt, "--queue", "work=1"},
+		"work: \"11m\" is not":          {"--trace", excerpt, "--queue", "work=11m"},
+		"tokens: \"0\" is not":          {"--trace", excerpt, "--queue", "tokens=0"},
+		"length: \"-1\" is not":         {"--trace", excerpt, "--queue", "tokens=1,length=-1"},
+		"max-wait: \"9ms\" is not":      {"--trace", excerpt, "--queue", "tokens=1,max-wait=9ms"},
+		"fifo or least-slack":           {"--trace", excerpt, "--queue", "tokens=1,order=lifo"},
+		"--single-flight: is empty":     {"--trace", excerpt, "--single-flight", ""},
+		"has no min-tokens":             {"--trace", excerpt, "--single-flight", "max-wait=1s"},
+		"min-tokens: \"0\" is not":      {"--trace", excerpt, "--single-flight", "min-tokens=0"},
+		"max-siblings: \"0\" is not":    {"--trace", excerpt, "--single-flight", "min-tokens=1,max-siblings=0"},
+		"max-wait: \"1h\" is not":       {"--trace", excerpt, "--single-flight", "min-tokens=1,max-wait=1h"},
+		"unknown key \"tokens\"":        {"--trace", excerpt, "--single-flight", "tokens=1"},
+		"tokens is given twice":         {"--trace", excerpt, "--queue", "tokens=1,tokens=2"},
 	} {
 		if code, _, errs := simulate(t, args...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%v: exit %d, %s; want 2 and %q", args, code, errs, want)
@@ -235,6 +251,38 @@ func TestSim_PooledBound(t *testing.T) {
 	}
 	if a, b := report.Goodput[0], report.Goodput[1]; b.Policy != pooled || a.RateScale > b.RateScale {
 		t.Errorf("%s %v, %s %v", a.Policy, a.RateScale, b.Policy, b.RateScale)
+	}
+}
+
+// With a queue calls wait at the gateway in place of the engines, and the report says so.
+func TestSim_HoldsCalls(t *testing.T) {
+	type report struct {
+		Config  struct{ Queue string }
+		Results []struct {
+			Calls     float64
+			QueuePeak float64               `json:"queue_peak"`
+			Held      struct{ Max float64 } `json:"held_s"`
+		}
+	}
+	ask := func(more ...string) report {
+		args := []string{"--trace", excerpt, "--policy", "least-outstanding", "--replicas", "2", "--rate-scale", "20", "--format", "json"}
+		code, out, errs := simulate(t, append(args, more...)...)
+		var r report
+		if err := json.Unmarshal([]byte(out), &r); code != 0 || err != nil {
+			t.Fatalf("exit %d: %s%v", code, errs, err)
+		}
+		return r
+	}
+	without, with := ask(), ask("--queue", "tokens=1,order=least-slack,max-wait=5m")
+	if without.Config.Queue != "" || without.Results[0].Held.Max != 0 || without.Results[0].QueuePeak < 2 {
+		t.Errorf("without a queue: %+v", without)
+	}
+	if !strings.Contains(with.Config.Queue, "1 tokens unstarted, least-slack") || with.Results[0].Held.Max == 0 || with.Results[0].QueuePeak*4 > without.Results[0].QueuePeak {
+		t.Errorf("with one: %+v", with)
+	}
+	code, out, _ := simulate(t, "--trace", excerpt, "--policy", "least-outstanding", "--replicas", "2", "--rate-scale", "50", "--queue", "work=1ms,length=2")
+	if code != 0 || !strings.Contains(out, "calls ended with queue_full") || !strings.Contains(out, "1ms unstarted, fifo, at most 2 for 30s") {
+		t.Errorf("a short queue: exit %d: %s", code, out)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kvasir/config"
+	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/gateway/proxy"
@@ -109,6 +110,10 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 			Name: pc.Name, PolicyName: pc.Policy.Name, Policy: pc.Policy.Params.New(),
 			MaxAge: pc.Signals.MaxAge, Misses: pc.Probe.Failures,
 		}
+		pool.Flights = admission.FlightConfig(pc.SingleFlight)
+		if pool.Queue, err = queue(pc.Queue); err != nil {
+			return m, fmt.Errorf("pool %s: queue: %w", pc.Name, err)
+		}
 		if k, ok := selection.As[selection.KeyUser](pool.Policy); ok && m.KeyHeader == "" {
 			m.KeyHeader = k.KeyHeader() // pools of one model agree on it
 		}
@@ -120,6 +125,14 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 		m.Pools = append(m.Pools, live)
 	}
 	return m, nil
+}
+
+// queue returns a pool's bounds of what waits.
+func queue(c config.Queue) (admission.Config, error) {
+	order, err := admission.ParseOrder(c.Order)
+	return admission.Config{
+		Work: c.Work, Tokens: int64(c.Tokens), Order: order, Length: c.Length, Bytes: int64(c.Bytes), MaxWait: c.MaxWait,
+	}, err
 }
 
 // source returns what finds a pool's endpoints. who staggers its looks among those of

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/internal/kvblock"
@@ -65,6 +66,72 @@ func BenchmarkPick(b *testing.B) {
 				})
 			})
 		}
+	}
+}
+
+// TestHold_DoesNotAllocate: calls that wait for room, and for siblings.
+func TestHold_DoesNotAllocate(t *testing.T) {
+	rule, _ := policy.Lookup("cache-aware")
+	pool := flow.Pool{Name: "p", PolicyName: rule.Name, Policy: rule.Params().New(), Queue: admission.Default()}
+	pool.Queue.Tokens, pool.Queue.Order = 1, admission.LeastSlack
+	pool.Flights = admission.FlightConfig{MinTokens: 64, MaxWait: time.Second, MaxSiblings: 8}
+	for i := range 4 {
+		pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: fmt.Sprint("engine-", i), Weight: 1})
+	}
+	m := flow.New(flow.Config{
+		Seed: 1, Retry: attempt.Default(), Health: health.Default(),
+		Prefix: prefix.Config{BudgetBytes: 1 << 20, SpeculativeTTL: time.Second}, Pools: []flow.Pool{pool},
+	})
+	q := &selection.Request{Stream: true, InputTokens: 500, Blocks: make([]kvblock.Hash, 3), BlockTokens: 64}
+	now, wakeAt := mono.Time(1000), mono.Never
+	var running []flow.Action
+	held := 0
+	step := func(e flow.Event) {
+		for _, a := range m.Step(now, e) {
+			switch a.Kind {
+			case flow.Dispatch:
+				running = append(running, a)
+			case flow.Hold:
+				held++
+			case flow.WakeAt:
+				wakeAt = a.At
+			}
+		}
+	}
+	wake := func() {
+		for n := 0; n < 100 && wakeAt <= now+100; n++ {
+			now, wakeAt = max(now, wakeAt), mono.Never
+			step(flow.Wake())
+		}
+	}
+	round := func() {
+		for range 12 {
+			q.ID++
+			now += 1000
+			for d := range q.Blocks {
+				q.Blocks[d] = kvblock.Hash(uint64(q.ID)/6*10 + uint64(d))
+			}
+			step(flow.Arrive(q))
+		}
+		for len(running) > 0 {
+			a := running[0]
+			running = append(running[:0], running[1:]...)
+			now += 1000
+			step(flow.FirstToken(a.Ticket, a.Attempt))
+			wake()
+			step(flow.Done(a.Ticket, a.Attempt, attempt.Success, flow.Usage{}))
+			now += 1000
+			wake()
+		}
+	}
+	for range 300 {
+		round()
+	}
+	if s := m.Snapshot(now); held == 0 || s.InFlight != 0 {
+		t.Fatalf("%d calls were held, %d are in flight", held, s.InFlight)
+	}
+	if n := testing.AllocsPerRun(200, round); n > 0 {
+		t.Errorf("%v allocations a round", n)
 	}
 }
 

@@ -49,7 +49,7 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 		}
 	}
 	if s.pool.usesActive {
-		m.hold(c)
+		m.occupy(c)
 	}
 	if m.index != nil {
 		m.index.SetCapacity(slot, 0, m.capacity(slot, &c.request))
@@ -78,13 +78,14 @@ func (m *Machine) release(now mono.Time, i int32) {
 	if !c.committed {
 		s.unanswered--
 		m.served(now, i)
+		m.lost(now, i)
 	}
 	if c.unseen {
 		b.Unseen--
 		b.UnseenTokens -= tokens
 	}
-	if c.held {
-		c.held = false
+	if c.occupies {
+		c.occupies = false
 		b.ActiveBlocks -= m.active.Remove(c.slot, c.request.Blocks)
 	}
 	if m.adapters != nil {
@@ -95,9 +96,9 @@ func (m *Machine) release(now mono.Time, i int32) {
 	}
 }
 
-// hold counts a running call's blocks among those in use at its endpoint.
-func (m *Machine) hold(c *call) {
-	c.held = true
+// occupy counts a running call's blocks among those in use at its endpoint.
+func (m *Machine) occupy(c *call) {
+	c.occupies = true
 	m.books[c.slot].ActiveBlocks += m.active.Add(c.slot, c.request.Blocks)
 }
 
@@ -122,6 +123,9 @@ func (m *Machine) await(now mono.Time, i int32) {
 	s.lastWait = i
 	b.Pending++
 	b.PendingWork = b.PendingWork.Plus(c.work)
+	if c.showsStart() {
+		s.begin(now, c.work)
+	}
 }
 
 // served takes a call out of those that wait for their first content: it has come, or it
@@ -145,4 +149,7 @@ func (m *Machine) served(now mono.Time, i int32) {
 	b.Pending--
 	b.PendingTokens -= int64(c.request.InputTokens)
 	b.PendingWork = b.PendingWork.Minus(c.work)
+	if c.showsStart() {
+		s.end(now, c.work, c.committed)
+	}
 }

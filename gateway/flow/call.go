@@ -16,6 +16,7 @@ const (
 	running          // an attempt is charged to an endpoint
 	failed           // waiting for the wake-up that decides whether another attempt follows
 	backingOff       // waiting for the end of its backoff
+	held             // waiting in a pool's queue
 )
 
 // call is the machine's record of one client's call. Records are reused.
@@ -23,6 +24,12 @@ type call struct {
 	phase   phase
 	request selection.Request // a copy; Blocks is the record's own memory
 	attempt int               // 0 is the first
+	arrived mono.Time
+	waited  time.Duration // in queues, until the last attempt
+	queued  *pool         // whose queue it is in
+	follows *pool         // where a sibling computes what it waits for
+	patient bool          // it has waited so before: once is enough
+	plan    plan          // of that wait
 
 	// Of the running attempt.
 	slot       selection.Slot
@@ -32,13 +39,14 @@ type call struct {
 	resort     bool // its endpoint was out of rotation, and there was no other
 	unseen     bool // counted in the book's Unseen
 	recalled   bool // the driver was told to take it back; the retry is paid for
-	held       bool // its blocks are counted in the book's ActiveBlocks
+	occupies   bool // its blocks are counted in the book's ActiveBlocks
 	stale      bool // it has met a stale connection before: the next one costs a retry
 	older      int32
 	newer      int32
 
 	// Until its first content, and then as they were.
 	work       selection.Work // of the prefill, as it is believed
+	found      int32          // blocks that an endpoint was believed to hold or to compute, where the pool has flights
 	ahead      selection.Work // of those that were pending there before
 	headServed time.Duration  // how long the oldest of those had been worked on
 	decoding   int32          // how many there had their first token

@@ -3,6 +3,7 @@ package flow
 import (
 	"slices"
 
+	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
 	"kvasir/internal/mono"
 	"kvasir/selection"
@@ -62,8 +63,20 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 			p = former[at]
 		}
 		p.become(pc, i, i == len(c.Pools)-1)
+		m.requeue(now, p, pc.Queue)
+		m.reflight(now, p, pc.Flights)
 		p.view.SLO = c.SLO
 		m.pools = append(m.pools, p)
+	}
+	for _, p := range former {
+		if !slices.Contains(m.pools, p) {
+			m.requeue(now, p, admission.Config{})
+			m.reflight(now, p, admission.FlightConfig{})
+		}
+	}
+	if m.holding > 0 {
+		m.admitAt = min(m.admitAt, now+1)
+		m.requestWake(now + 1)
 	}
 	m.dismiss(now, c.Pools)
 	var placed []Placed
@@ -80,7 +93,7 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 		}
 	}
 	m.reindex(c.Prefix)
-	m.holdAll()
+	m.occupyAll()
 	m.rebook()
 	m.rebind()
 	return placed
@@ -176,12 +189,12 @@ func (m *Machine) reindex(c prefix.Config) {
 	m.index.Grow(len(m.endpoints))
 }
 
-// holdAll counts the blocks of calls that were sent when their pool's policy did not use
+// occupyAll counts the blocks of calls that were sent when their pool's policy did not use
 // that. Those of a pool whose policy no longer does stay counted until the calls end.
-func (m *Machine) holdAll() {
+func (m *Machine) occupyAll() {
 	for i := range m.calls {
-		if c := &m.calls[i]; c.phase == running && !c.held && m.state[c.slot].pool.usesActive {
-			m.hold(c)
+		if c := &m.calls[i]; c.phase == running && !c.occupies && m.state[c.slot].pool.usesActive {
+			m.occupy(c)
 		}
 	}
 }

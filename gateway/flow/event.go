@@ -115,8 +115,11 @@ const (
 	Dispatch ActionKind = iota
 	// Refuse: the call was not accepted; Reason says why. The machine does not know it.
 	Refuse
-	// GiveUp: no further attempt follows a failed one; answer with what it left. The
-	// machine has forgotten the call.
+	// Hold: the call waits at the gateway until an endpoint has room. A Dispatch or a GiveUp
+	// follows, unless its client leaves.
+	Hold
+	// GiveUp: no further attempt follows a failed one; answer with what it left. Or the call
+	// was held and gets none at all. The machine has forgotten the call.
 	GiveUp
 	// Recall: abort the call's attempt, unless its first content has come, and report it as
 	// done with attempt.Recalled: its endpoint leaves, or says nothing any more.
@@ -149,12 +152,17 @@ const (
 	BudgetSpent           // the retry budget of all calls is spent
 	NoAlternative         // no endpoint is left that the call has not tried
 	FailsElsewhere        // two endpoints answered it with a failure of their own: it is the call's
+	QueueFull             // as many calls wait for the pool as may
+	QueueBytes            // their bodies are as large together as they may be
+	QueueWait             // the wait would be longer than calls may wait
+	QueueTimeout          // it was
 
 	reasons
 )
 
 var reasonNames = [reasons]string{
 	"", "no_endpoint", "too_many_calls", "attempts_spent", "retry_budget_spent", "no_alternative", "fails_elsewhere",
+	"queue_full", "queue_bytes", "queue_wait", "queue_timeout",
 }
 
 // String returns the reason's name in snake_case, as metrics and logs show it.
@@ -165,8 +173,9 @@ type Action struct {
 	Kind       ActionKind
 	Reason     Reason
 	Ticket     Ticket
-	Attempt    int // 0 is the first
-	Pool       int // index into Config.Pools
+	Attempt    int           // 0 is the first
+	Pool       int           // index into Config.Pools
+	Wait       time.Duration // Dispatch, GiveUp: how long the call has been held; Refuse for a queue's bound: how long those before it are predicted to wait, 0 where that is not known
 	Slot       selection.Slot
 	Generation uint32
 	Cause      health.Cause        // Ejected

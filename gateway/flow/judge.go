@@ -119,6 +119,9 @@ func (m *Machine) eject(at mono.Time, slot selection.Slot, why health.Cause, dou
 	}
 	s.breaker.Eject(m.health, at, why)
 	s.pool.dirty = true
+	if m.holding > 0 { // who waits there may have to go elsewhere
+		m.admitAt = min(m.admitAt, at+1)
+	}
 	if in {
 		m.notice(Action{Kind: Ejected, Slot: slot, Cause: why})
 	}

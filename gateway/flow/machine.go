@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
@@ -47,8 +48,10 @@ type Pool struct {
 	Name       string // unique within the model
 	PolicyName string // as the catalogue has it; shown in decisions
 	Policy     selection.Policy
-	MaxAge     time.Duration // signals older than this are unknown; 0: any age counts
-	Misses     int           // requests to the health path that must fail in a row; 0 as 1
+	Queue      admission.Config       // of calls that wait for an endpoint with room; off: none does
+	Flights    admission.FlightConfig // of calls that wait for a sibling; off: none does, nor where the policy does not use overlap
+	MaxAge     time.Duration          // signals older than this are unknown; 0: any age counts
+	Misses     int                    // requests to the health path that must fail in a row; 0 as 1
 	Endpoints  []Endpoint
 }
 
@@ -95,6 +98,11 @@ type Machine struct {
 	backoffs  []backoff
 	silenceAt mono.Time // when an endpoint may next be found silent; Never: none
 	recallAt  mono.Time // when the recall of calls goes on; Never: none waits
+	holding   int       // calls that wait in queues
+	following int       // calls that wait for others that compute what they need
+	followAt  mono.Time // when the patience of one of those may end; Never: none waits
+	freedAt   mono.Time // when the one goes that was freed last
+	admitAt   mono.Time // when one of them may be able to go; Never: nothing is known to come
 	wakeAt    mono.Time // earliest wake-up asked for and not delivered; Never: none
 	last      mono.Time
 	random    seed.Rand        // of the pick under way; here, so that it need not be allocated
@@ -127,6 +135,12 @@ type endpointState struct {
 	pushes     int // answers of back-pressure in a row
 	torn       int // answers in a row that broke after their first content
 	doubts     int // failures in a row of which nobody knows whose they are
+
+	// Of the running attempts without content, those whose first token will be seen.
+	unstarted      selection.Work
+	unstartedCalls int
+	busySince      mono.Time // since when the newest first token of those, or their beginning
+	speed          admission.Speed
 }
 
 type report struct {
@@ -142,7 +156,7 @@ const none = -1
 func New(c Config) *Machine {
 	m := &Machine{
 		seed: c.Seed, freeCall: none,
-		silenceAt: mono.Never, recallAt: mono.Never, wakeAt: mono.Never,
+		silenceAt: mono.Never, recallAt: mono.Never, admitAt: mono.Never, followAt: mono.Never, wakeAt: mono.Never,
 	}
 	m.configure(0, c)
 	return m
@@ -172,8 +186,11 @@ func (m *Machine) Step(now mono.Time, e Event) []Action {
 func (m *Machine) queue(now mono.Time, e Event) {
 	r := report{Event: e, at: now, sequence: len(m.pending)}
 	m.pending = append(m.pending, r)
-	if m.needsVerdict(r) {
+	if m.needsVerdict(r) || m.holding > 0 && r.makesRoom() || m.following > 0 && r.ends() {
 		m.requestWake(now + 1)
+	}
+	if m.holding > 0 && r.makesRoom() {
+		m.admitAt = min(m.admitAt, now+1)
 	}
 }
 
@@ -221,46 +238,98 @@ func (m *Machine) apply(r *report) {
 	}
 }
 
-// arrive places a new call, or refuses it.
+// arrive places a new call, holds it where its pool has no room and a queue, or refuses it.
 func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 	if m.bound > 0 && m.inFlight >= m.bound {
 		m.actions = append(m.actions, Action{Kind: Refuse, Reason: TooManyCalls, Ticket: Ticket{Call: q.ID}})
 		return
 	}
-	i := m.newCall(q)
-	if c := &m.calls[i]; c.request.Owned && !m.has(c.request.Owner, c.request.OwnerGeneration) {
-		c.request.Owned = false
+	if now >= m.admitAt { // who waits and need not any more goes first
+		for m.admit(now) {
+		}
 	}
-	if !m.dispatch(now, i) {
+	i := m.newCall(q)
+	m.calls[i].arrived = now
+	p, f := m.dispatch(now, i)
+	why, wait := NoReason, time.Duration(0)
+	switch f {
+	case nowhere:
+		why = NoEndpoint
+	case noRoom:
+		why, wait = m.refusal(now, i, p)
+	}
+	if why != NoReason {
 		m.forget(i)
-		m.actions = append(m.actions, Action{Kind: Refuse, Reason: NoEndpoint, Ticket: Ticket{Call: q.ID}})
+		m.actions = append(m.actions, Action{Kind: Refuse, Reason: why, Wait: wait, Ticket: Ticket{Call: q.ID}})
 		return
+	}
+	if f != sent {
+		m.wait(now, i, p, f)
+		m.actions = append(m.actions, Action{Kind: Hold, Ticket: Ticket{Call: q.ID, index: i}, Pool: p.position})
 	}
 	m.budget.Earn(now)
 }
 
+// fate is what becomes of a call that looks for an endpoint.
+type fate uint8
+
+const (
+	nowhere fate = iota // there is nobody to wait for
+	sent
+	noRoom  // it is to wait until an endpoint of the pool has room
+	sibling // it is to wait for a call of the pool that computes what it needs
+)
+
 // dispatch picks an endpoint for the call's current attempt and charges it in the same
-// step. It returns false when there is no candidate.
-func (m *Machine) dispatch(now mono.Time, i int32) bool {
+// step, unless the call is to wait. It returns the pool that this is about.
+func (m *Machine) dispatch(now mono.Time, i int32) (*pool, fate) {
 	c := &m.calls[i]
+	if c.request.Owned && !m.has(c.request.Owner, c.request.OwnerGeneration) {
+		c.request.Owned = false
+	}
 	for among := rested; among <= everybody; among++ {
 		if !c.mayAsk(among) {
 			continue
 		}
 		for _, p := range m.pools {
-			if c.failures(p) < mostFailures && p.refresh(m, now, c, among) {
+			if c.failures(p) >= mostFailures {
+				continue
+			}
+			if p.refresh(m, now, c, among) {
+				if p.flights != nil && m.shouldFollow(now, c, p) {
+					return p, sibling
+				}
+				if c.phase == backingOff && p.queue != nil && p.queue.Len() > 0 && among != everybody {
+					m.admitAt = min(m.admitAt, now+1) // it takes its place among those who wait
+					return p, noRoom
+				}
 				c.resort = among == everybody
 				m.pick(now, i, p)
-				return true
+				return p, sent
+			}
+			if p.roomless {
+				return p, noRoom
 			}
 		}
 	}
-	return false
+	return nil, nowhere
+}
+
+// wait lets the call wait for the pool, as its fate says.
+func (m *Machine) wait(now mono.Time, i int32, p *pool, f fate) {
+	if f == sibling {
+		m.follow(now, i, p)
+	} else {
+		m.hold(now, i, p)
+	}
 }
 
 // pick lets the pool's policy choose among the candidates that its view lists.
 func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	c := &m.calls[i]
+	if c.phase == held {
+		m.unhold(now, i)
+	}
 	if pool.usesOverlap {
 		m.index.Find(now, c.request.Blocks, prefix.Overlaps{Believed: m.overlap, Held: m.held})
 	}
@@ -275,12 +344,13 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	slot := pool.view.Candidates[choice.Index]
 	a := Action{
 		Kind: Dispatch, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt,
-		Pool: pool.position, Slot: slot, Generation: m.endpoints[slot].Generation,
+		Pool: pool.position, Slot: slot, Generation: m.endpoints[slot].Generation, Wait: c.waited,
 	}
 	if m.explain || c.request.Explain {
 		a.Decision = m.decision(pool, c, choice)
 	}
 	c.predicted = choice.Predicted
+	m.lead(i, pool)
 	m.charge(now, i, slot)
 	m.actions = append(m.actions, a)
 }
@@ -300,6 +370,7 @@ func (m *Machine) firstToken(r *report) {
 	if m.index != nil {
 		m.index.Hold(r.at, c.slot, c.request.Blocks)
 	}
+	m.landed(r.at, c)
 	if l := s.pool.learner; l != nil && (c.request.Stream || c.request.Kind == selection.Embed) {
 		m.sample = selection.Sample{
 			Slot: c.slot, At: r.at, TTFT: r.at.Sub(c.dispatched), Input: c.request.InputTokens,
@@ -353,11 +424,18 @@ func (m *Machine) left(r *report) {
 	if c == nil {
 		return
 	}
-	if c.phase == running {
+	switch c.phase {
+	case running:
 		if c.probe && !c.committed {
 			m.probeLost(r.at, c.slot)
 		}
 		m.release(r.at, r.ticket.index)
+	case held:
+		if c.follows != nil {
+			m.unfollow(r.at, r.ticket.index)
+		} else {
+			m.unhold(r.at, r.ticket.index)
+		}
 	}
 	m.forget(r.ticket.index)
 }

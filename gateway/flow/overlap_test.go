@@ -42,9 +42,9 @@ func ofSession(session, n int) []kvblock.Hash {
 	return b
 }
 
-// held places a call of n blocks, which are 64 tokens long each, and returns what the only
+// believed places a call of n blocks, which are 64 tokens long each, and returns what the only
 // endpoint is believed to hold of them. The call ends with what it is told of its prompt.
-func held(t *testing.T, m *Machine, id int, prompt []kvblock.Hash, u Usage) int32 {
+func believed(t *testing.T, m *Machine, id int, prompt []kvblock.Hash, u Usage) int32 {
 	t.Helper()
 	q := request(id)
 	q.Blocks, q.BlockTokens, q.InputTokens = prompt, 64, 64*len(prompt)+1
@@ -80,18 +80,18 @@ func TestDone_WhenLessWasCachedThanBelieved_DropsWhatIsOlder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := New(newConfig(newTestPool("p", &overlapping{}, "a")))
 			for session := 1; session <= 3; session++ {
-				held(t, m, session, ofSession(session, n), told(0))
+				believed(t, m, session, ofSession(session, n), told(0))
 			}
-			if got := held(t, m, 4, ofSession(2, n), c.usage); got != n {
+			if got := believed(t, m, 4, ofSession(2, n), c.usage); got != n {
 				t.Fatalf("held %d blocks of what was just there", got)
 			}
-			if got := held(t, m, 5, ofSession(1, n), told(n)); got != c.older {
+			if got := believed(t, m, 5, ofSession(1, n), told(n)); got != c.older {
 				t.Errorf("%d blocks of what is older, want %d", got, c.older)
 			}
-			if got := held(t, m, 6, ofSession(3, n), told(n)); got != n {
+			if got := believed(t, m, 6, ofSession(3, n), told(n)); got != n {
 				t.Errorf("%d blocks of what is newer, want %d", got, n)
 			}
-			if got := held(t, m, 7, ofSession(2, n), told(n)); got != n {
+			if got := believed(t, m, 7, ofSession(2, n), told(n)); got != n {
 				t.Errorf("%d blocks of what was computed again, want %d", got, n)
 			}
 		})
@@ -110,13 +110,13 @@ func TestDispatch_WhenCapacityIsKnown_BelievesNoMore(t *testing.T) {
 		}
 		m.Step(1, Signal(0, 0, load, 0))
 		for session := 1; session <= 3; session++ {
-			held(t, m, session, ofSession(session, n), Usage{})
+			believed(t, m, session, ofSession(session, n), Usage{})
 		}
 		want := int32(n)
 		if known {
 			want = 100 - 2*(n-1) // the first block of all is in use
 		}
-		if got := held(t, m, 4, ofSession(1, n), Usage{}); got != want {
+		if got := believed(t, m, 4, ofSession(1, n), Usage{}); got != want {
 			t.Errorf("capacity known: %v; held %d, want %d", known, got, want)
 		}
 	}
@@ -128,16 +128,16 @@ func TestReconfigure_WhenTheIndexIsEmptied_CorrectsNothing(t *testing.T) {
 	c := newConfig(newTestPool("p", &overlapping{}, "a"))
 	m := New(c)
 	prompt := ofSession(1, 40)
-	held(t, m, 1, prompt, Usage{})
+	believed(t, m, 1, prompt, Usage{})
 	q := request(2)
 	q.Blocks, q.BlockTokens, q.InputTokens = prompt, 64, 64*40+1
 	a := only(t, m.Step(m.last+1, Arrive(q)))
 	c.Prefix.BudgetBytes *= 2
 	m.Reconfigure(m.last+1, c)
-	held(t, m, 3, ofSession(2, 40), Usage{})
+	believed(t, m, 3, ofSession(2, 40), Usage{})
 	m.Step(m.last+1, FirstToken(a.Ticket, 0))
 	m.Step(m.last+1, Done(a.Ticket, 0, attempt.Success, Usage{Known: true, CachedKnown: true, Prompt: 64*40 + 1}))
-	if got := held(t, m, 4, ofSession(2, 40), Usage{}); got != 40 {
+	if got := believed(t, m, 4, ofSession(2, 40), Usage{}); got != 40 {
 		t.Errorf("%d blocks of what the new index was told, want 40", got)
 	}
 }

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"kvasir/gateway/admission"
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
 	"kvasir/selection"
@@ -17,15 +18,19 @@ type pool struct {
 	usesActive       bool
 	usesWeight       bool
 	usesAdapters     bool
+	predictor        selection.Predictor // likewise
+	queue            *admission.Queue    // nil: the pool holds no calls
+	flights          *admission.Flights  // nil: none of its calls waits for another
 	misses           int
 	position         int  // among the model's pools
 	last             bool // the model's last pool
 
 	// view is what the policy sees. Its candidates are those of a call that has tried
 	// nothing yet, unless dirty.
-	view  selection.View
-	dirty bool      // a member's state changed since candidates were listed
-	until mono.Time // a member's time is over then: list anew
+	view     selection.View
+	dirty    bool      // a member's state changed since candidates were listed
+	roomless bool      // of a pool with a queue: members in rotation were left out for want of room
+	until    mono.Time // a member's time is over then: list anew
 }
 
 // among says who is asked for a candidate, the better ones first.
@@ -42,6 +47,7 @@ func (p *pool) become(c Pool, position int, last bool) {
 	p.name, p.policyName, p.policy, p.misses = c.Name, c.PolicyName, c.Policy, c.Misses
 	p.learner, _ = selection.As[selection.Learner](c.Policy)
 	p.endLearner, _ = selection.As[selection.EndLearner](c.Policy)
+	p.predictor, _ = selection.As[selection.Predictor](c.Policy)
 	_, p.usesOverlap = selection.As[selection.OverlapUser](c.Policy)
 	_, p.usesActive = selection.As[selection.ActiveUser](c.Policy)
 	_, p.usesWeight = selection.As[selection.WeightUser](c.Policy)
@@ -75,7 +81,7 @@ func (p *pool) bind(m *Machine) {
 func (p *pool) refresh(m *Machine, now mono.Time, c *call, a among) bool {
 	v := &p.view
 	v.Now = now
-	if p.dirty || now >= p.until || c.nTried > 0 || a != rested || c.request.Owned {
+	if p.dirty || now >= p.until || c.nTried > 0 || a != rested || c.request.Owned || p.queue != nil {
 		p.list(m, now, c, a)
 	}
 	return len(v.Candidates) > 0
@@ -85,11 +91,16 @@ func (p *pool) refresh(m *Machine, now mono.Time, c *call, a among) bool {
 func (p *pool) list(m *Machine, now mono.Time, c *call, a among) {
 	v := &p.view
 	v.Candidates = v.Candidates[:0]
-	p.until = mono.Never
+	p.until, p.roomless = mono.Never, false
 	fresh, whole := 0, 0
 	for _, slot := range v.Members {
 		s := &m.state[slot]
 		if !p.candidate(m, now, c, a, slot) {
+			p.roomless = p.roomless || p.queue != nil && a == rested && p.candidate(m, now, c, bothered, slot)
+			continue
+		}
+		if p.queue != nil && a != everybody && !m.hasRoom(p, slot) {
+			p.roomless = true
 			continue
 		}
 		v.Candidates = append(v.Candidates, slot)

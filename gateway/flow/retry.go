@@ -17,27 +17,36 @@ type backoff struct {
 	ticket Ticket
 }
 
-// wake decides what waited for this instant: the fate of failed calls, then the calls
-// whose backoff is over, then what becomes of calls that wait for the silent.
+// wake decides what waited for this instant: the fate of failed calls, then the calls whose
+// backoff is over, then what becomes of calls that wait for the silent, and at last the first
+// of the held calls that can go.
 func (m *Machine) wake(now mono.Time) {
 	m.wakeAt = mono.Never
 	for _, t := range m.verdicts {
 		m.verdict(now, t)
 	}
 	m.verdicts = m.verdicts[:0]
+	m.endPatience(now)
 	m.endBackoffs(now)
 	m.watchSilence(now)
 	m.recall(now)
+	if now >= m.admitAt {
+		if slices.ContainsFunc(m.actions, func(a Action) bool { return a.Kind == Dispatch }) {
+			m.admitAt = now + 1 // at an instant of its own
+		} else {
+			m.admit(now)
+		}
+	}
 
-	next := min(m.silenceAt, m.recallAt)
+	next := min(m.silenceAt, m.recallAt, m.followAt, m.admitAt)
 	if len(m.backoffs) > 0 {
 		next = min(next, m.backoffs[0].until)
 	}
 	// A failure of this very instant is not folded yet; its verdict comes next.
-	if slices.ContainsFunc(m.pending, m.needsVerdict) {
+	if slices.ContainsFunc(m.pending, m.needsVerdict) || m.following > 0 && slices.ContainsFunc(m.pending, report.ends) {
 		next = now + 1
 	}
-	m.requestWake(next)
+	m.requestWake(max(next, now+1))
 }
 
 // needsVerdict reports whether a queued report will leave its call waiting for one.
@@ -110,8 +119,11 @@ func (m *Machine) endBackoffs(now mono.Time) {
 		if c == nil || c.phase != backingOff {
 			continue // its client left meanwhile
 		}
-		if !m.dispatch(now, b.ticket.index) {
+		switch p, f := m.dispatch(now, b.ticket.index); f {
+		case nowhere:
 			m.giveUp(b.ticket.index, NoAlternative)
+		case noRoom, sibling: // it was let in before: the queue's bounds are for those who come
+			m.wait(now, b.ticket.index, p, f)
 		}
 	}
 	m.backoffs = slices.Delete(m.backoffs, 0, n)
@@ -121,7 +133,7 @@ func (m *Machine) endBackoffs(now mono.Time) {
 func (m *Machine) giveUp(i int32, why Reason) {
 	c := &m.calls[i]
 	m.actions = append(m.actions, Action{
-		Kind: GiveUp, Reason: why, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt,
+		Kind: GiveUp, Reason: why, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt, Wait: c.waited,
 	})
 	m.forget(i)
 }

@@ -14,6 +14,8 @@ type Snapshot struct {
 	At          mono.Time
 	InFlight    int // calls the machine holds
 	Waiting     int // of those, between two attempts
+	Held        int // of those, in the pools' queues
+	Following   int // of those, waiting for another one that computes what they need
 	IndexBytes  int64
 	IndexBlocks int
 	Pools       []PoolState // a pool that has left is here while it has calls
@@ -22,7 +24,18 @@ type Snapshot struct {
 // PoolState is one pool of a Snapshot.
 type PoolState struct {
 	Name, Policy string
+	Queue        *QueueState // nil: the pool holds no calls
+	Following    int         // calls that wait for a sibling; -1: none ever does
 	Endpoints    []EndpointState
+}
+
+// QueueState is what waits for a pool.
+type QueueState struct {
+	Calls  int
+	Bytes  int64         // of their bodies
+	Tokens int64         // of prefill that they bring
+	Oldest time.Duration // how long the one has waited that came first
+	Wait   time.Duration // until all will have gone, as predicted; 0 where that is not known
 }
 
 // EndpointState is one endpoint of a Snapshot.
@@ -48,7 +61,7 @@ func (m *Machine) Snapshot(now mono.Time) Snapshot {
 	m.actions = m.actions[:m.carried]
 	m.fold(m.last)
 	m.carried = len(m.actions)
-	s := Snapshot{At: m.last, InFlight: m.inFlight}
+	s := Snapshot{At: m.last, InFlight: m.inFlight, Held: m.holding, Following: m.following}
 	for i := range m.calls {
 		if ph := m.calls[i].phase; ph == failed || ph == backingOff {
 			s.Waiting++
@@ -64,7 +77,10 @@ func (m *Machine) Snapshot(now mono.Time) Snapshot {
 		}
 	}
 	for _, p := range pools {
-		ps := PoolState{Name: p.name, Policy: p.policyName}
+		ps := PoolState{Name: p.name, Policy: p.policyName, Queue: m.describeQueue(p), Following: -1}
+		if p.flights != nil {
+			ps.Following = p.flights.Waiting()
+		}
 		for i := range m.state {
 			if m.state[i].pool == p {
 				ps.Endpoints = append(ps.Endpoints, m.describe(selection.Slot(i)))

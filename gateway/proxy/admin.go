@@ -80,7 +80,18 @@ type ModelView struct {
 type PoolView struct {
 	Pool      string         `json:"pool"`
 	Policy    string         `json:"policy"`
+	Following *int           `json:"single_flight,omitempty"` // calls that wait for a sibling, where some may
+	Queue     *QueueView     `json:"queue,omitempty"`         // of a pool that holds calls
 	Endpoints []EndpointView `json:"endpoints"`
+}
+
+// QueueView is what a PoolView's pool holds.
+type QueueView struct {
+	Calls  int     `json:"calls"`
+	Bytes  int64   `json:"bytes"`
+	Tokens int64   `json:"tokens"` // of prefill that they bring
+	Oldest float64 `json:"oldest_seconds"`
+	Wait   float64 `json:"predicted_wait_seconds"` // until all will have gone; 0 also where that is not known
 }
 
 // EndpointView is one endpoint of a PoolView. What is unknown is null.
@@ -121,6 +132,12 @@ func (g *Gateway) Pools() []ModelView {
 		origins := g.origins(m)
 		for _, p := range s.Pools {
 			pv := PoolView{Pool: p.Name, Policy: p.Policy, Endpoints: []EndpointView{}}
+			if p.Following >= 0 {
+				pv.Following = &p.Following
+			}
+			if q := p.Queue; q != nil {
+				pv.Queue = &QueueView{Calls: q.Calls, Bytes: q.Bytes, Tokens: q.Tokens, Oldest: q.Oldest.Seconds(), Wait: q.Wait.Seconds()}
+			}
 			for _, e := range p.Endpoints {
 				ev := endpointView(e, s.At)
 				if live := m.core.endpoint(e.Slot); live != nil {
@@ -187,6 +204,12 @@ func (g *Gateway) State() telemetry.Snapshot {
 		ms := telemetry.ModelState{Model: m.Name, IndexBytes: snap.IndexBytes, IndexBlocks: snap.IndexBlocks}
 		at := map[[2]string]int{} // index in ms.Endpoints
 		for _, p := range snap.Pools {
+			if p.Following >= 0 {
+				ms.Flights = append(ms.Flights, telemetry.FlightState{Pool: p.Name, Calls: p.Following})
+			}
+			if q := p.Queue; q != nil {
+				ms.Queues = append(ms.Queues, telemetry.QueueState{Pool: p.Name, Calls: q.Calls, Bytes: q.Bytes, Tokens: q.Tokens, Wait: q.Wait.Seconds()})
+			}
 			for _, e := range p.Endpoints {
 				es := endpointState(p.Name, e, snap.At)
 				key := [2]string{p.Name, e.Name}

@@ -261,6 +261,7 @@ func (c *call) identify() bool {
 		}
 	}
 	c.request.Explain = c.in.Header.Get("X-Kvasir-Explain") == "1"
+	c.request.Bytes = int64(len(c.body.data))
 	c.asked, c.askedAt = q.Model, q.ModelAt
 	c.record.Model, c.record.Stream, c.record.InputTokens = m.Name, stream, c.request.InputTokens
 	return true
@@ -300,43 +301,54 @@ func (c *call) place() {
 	}
 	pick := time.Since(before)
 	if a.Kind == flow.Refuse {
-		kind, e := refusal(a.Reason, c.model.Machine.Calls)
-		c.refuse(kind, e)
+		c.refuseFor(a.Reason, a.Wait)
 		return
 	}
 	c.ticket, c.held = a.Ticket, true
 	c.record.Pick = pick
-	c.model.endpoint(a.Slot).pool.metrics.PickTime(pick)
 	c.dog.arm(c.request.ID, c.model.timeouts, c.arrived)
 	if every := c.svc.cfg.Heartbeat; every > 0 && c.request.Stream && c.route.strict() {
 		c.dog.company(every, &c.out, c.g.metrics.Heartbeat)
 	}
-	for {
+	if a.Kind == flow.Hold {
+		var ok bool
+		if a, ok = c.hear(); !ok {
+			return
+		}
+	} else {
+		c.model.endpoint(a.Slot).pool.metrics.PickTime(pick)
+	}
+	for a.Kind != flow.GiveUp {
 		c.send(a)
 		if !c.held {
 			return
 		}
-		next, ok := c.await(a)
-		if !ok {
+		c.reportFailure()
+		var ok bool
+		if a, ok = c.hear(); !ok {
 			return
 		}
-		if next.Kind == flow.GiveUp {
-			c.held = false
-			c.giveUp(next.Reason)
-			return
-		}
-		a = next
 	}
+	c.held = false
+	c.record.Held = a.Wait
+	if c.record.Attempts == 0 {
+		c.refuseFor(a.Reason, 0)
+		return
+	}
+	c.giveUp(a.Reason)
 }
 
-// await reports a failed attempt and waits for the machine's word on it, or for the
-// client to leave.
-func (c *call) await(a flow.Action) (flow.Action, bool) {
+// reportFailure tells the machine of an attempt that has failed.
+func (c *call) reportFailure() {
 	if c.record.Tried != "" {
 		c.record.Tried += ", "
 	}
 	c.record.Tried += c.answer.endpoint.name + " " + c.answer.outcome.String()
 	c.model.router.report(c.ending(flow.Usage{}))
+}
+
+// hear waits for the machine's word, or for the client to leave.
+func (c *call) hear() (flow.Action, bool) {
 	select {
 	case next := <-c.word:
 		return next, true

@@ -149,14 +149,55 @@ func cutShort(id string, why attempt.Outcome, limits Timeouts) api.Error {
 	return e
 }
 
-// refusal is the answer to a call that the machine refused.
+// refusal is the answer to a call that the machine refused, or held and gave up. bound is
+// the model's most calls in flight.
 func refusal(why flow.Reason, bound int) (telemetry.Refusal, api.Error) {
-	if why == flow.TooManyCalls {
-		return telemetry.TooManyCalls, api.Error{Status: http.StatusServiceUnavailable, Code: "too_many_calls",
-			Message: fmt.Sprintf("The model has its %d calls in flight (calls). Try again shortly.", bound)}
+	e := api.Error{Status: http.StatusServiceUnavailable, Code: why.String()}
+	switch why {
+	case flow.TooManyCalls:
+		e.Message = fmt.Sprintf("The model has its %d calls in flight (calls). Try again shortly.", bound)
+		return telemetry.TooManyCalls, e
+	case flow.QueueFull:
+		e.Status = http.StatusTooManyRequests
+		e.Message = "As many calls as may wait do so already (queue.length). Try again later."
+		return telemetry.QueueFull, e
+	case flow.QueueBytes:
+		e.Status = http.StatusTooManyRequests
+		e.Message = "The calls that wait are as large together as they may be (queue.bytes). Try again later."
+		return telemetry.QueueBytes, e
+	case flow.QueueWait:
+		e.Status = http.StatusTooManyRequests
+		e.Message = "The call would have to wait longer than calls may (queue.max_wait). Try again later."
+		return telemetry.QueueWait, e
+	case flow.QueueTimeout:
+		e.Message = "No endpoint had room for the call for as long as calls may wait (queue.max_wait). Try again later."
+		return telemetry.QueueTimeout, e
 	}
-	return telemetry.NoEndpoint, api.Error{Status: http.StatusServiceUnavailable, Code: "no_endpoint",
-		Message: "No endpoint of the model takes calls. Try again shortly."}
+	e.Code, e.Message = "no_endpoint", "No endpoint of the model takes calls. Try again shortly."
+	return telemetry.NoEndpoint, e
+}
+
+// refuseFor answers a call for which the machine has no attempt. wait is how long those are
+// predicted to wait who wait already; 0: that is not known.
+func (c *call) refuseFor(why flow.Reason, wait time.Duration) {
+	kind, e := refusal(why, c.model.Machine.Calls)
+	c.retryAfter(wait)
+	c.refuse(kind, e)
+}
+
+// latestRetry is the most that a client is asked to wait: what lies further ahead can't be
+// predicted.
+const latestRetry = time.Minute
+
+// retryAfter tells the client to come back no sooner than in a second. What was said before
+// stays; a heartbeat may have opened the answer meanwhile.
+func (c *call) retryAfter(wait time.Duration) {
+	wait = min(max(wait, time.Second), latestRetry)
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if h := c.out.w.Header(); !c.out.ahead && h.Get("Retry-After") == "" {
+		h.Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+	}
 }
 
 // failure is the answer to a call whose last attempt ended so without an answer.
@@ -218,7 +259,7 @@ func (c *call) refuse(kind telemetry.Refusal, e api.Error) bool {
 	c.record.Refusal = kind
 	c.record.Outcome = telemetry.Refused
 	if e.Status == http.StatusServiceUnavailable || e.Status == http.StatusTooManyRequests {
-		c.out.w.Header().Set("Retry-After", "1")
+		c.retryAfter(0)
 	}
 	c.sendError(e)
 	return false

@@ -46,19 +46,20 @@ func newRouter(m *flow.Machine, clock func() mono.Time, lookup func(selection.Sl
 	return r
 }
 
-// arrive places a call: the action is a Dispatch or a Refuse.
+// arrive places a call: the action is a Dispatch, a Refuse or a Hold, after which the
+// machine's word comes over the call's word.
 func (r *router) arrive(c *call) flow.Action {
 	r.mu.Lock()
 	defer r.unlock()
 	var own flow.Action
 	for _, a := range r.machine.Step(r.clock(), flow.Arrive(&c.request)) {
-		if a.Kind <= flow.Refuse && a.Ticket.Call == c.request.ID { // ids begin at 1; what belongs to no call has 0
+		if a.Kind <= flow.Hold && a.Ticket.Call == c.request.ID { // ids begin at 1; what belongs to no call has 0
 			own = a
 			continue
 		}
 		r.do(a)
 	}
-	if own.Kind == flow.Dispatch {
+	if own.Kind != flow.Refuse {
 		i := own.Ticket.Index()
 		for len(r.calls) <= i {
 			r.calls = append(r.calls, nil)

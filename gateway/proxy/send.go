@@ -87,6 +87,10 @@ func (c *call) open(a flow.Action) {
 	c.giveKept()
 	c.bookEvent(0)
 	c.record.Attempts++
+	if c.record.Held != a.Wait {
+		e.pool.metrics.QueueTime(a.Wait - c.record.Held)
+		c.record.Held = a.Wait
+	}
 	c.record.Pool, c.record.Endpoint, c.record.Policy = e.pool.name, e.name, e.pool.policy
 	if a.Decision == nil {
 		return

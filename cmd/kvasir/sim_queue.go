@@ -1,0 +1,143 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"kvasir/gateway/admission"
+)
+
+// longestHold is the longest wait that may be asked for, as in the file.
+const longestHold = 10 * time.Minute
+
+// parseQueue reads --queue: KEY=VALUE, separated by commas. The error has every mistake.
+func parseQueue(text string) (admission.Config, error) {
+	c := admission.Default()
+	c.Bytes = 1 << 40 // simulated calls have no bodies
+	if text == "" {
+		return c, nil
+	}
+	var errs []error
+	bad := func(key, value, allowed string) {
+		errs = append(errs, fmt.Errorf("--queue: %s: %q is not allowed; allowed: %s", key, value, allowed))
+	}
+	seen := map[string]bool{}
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(part, "=")
+		if seen[key] {
+			errs = append(errs, fmt.Errorf("--queue: %s is given twice", key))
+		}
+		seen[key] = true
+		switch key {
+		case "work", "max-wait":
+			d, err := time.ParseDuration(value)
+			least, allowed := time.Millisecond, "1ms to 10m"
+			if key == "max-wait" {
+				least, allowed = 10*time.Millisecond, "10ms to 10m"
+			}
+			if err != nil || d < least || d > longestHold {
+				bad(key, value, allowed)
+			} else if key == "work" {
+				c.Work = d
+			} else {
+				c.MaxWait = d
+			}
+		case "tokens":
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil || n < 1 || n > 1e9 {
+				bad(key, value, "1 to 1000000000")
+			}
+			c.Tokens = n
+		case "length":
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 1 || n > 1e6 {
+				bad(key, value, "1 to 1000000")
+			}
+			c.Length = n
+		case "order":
+			o, err := admission.ParseOrder(value)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("--queue: %w", err))
+			}
+			c.Order = o
+		default:
+			errs = append(errs, fmt.Errorf("--queue: unknown key %q; allowed: work, tokens, order, length, max-wait", key))
+		}
+	}
+	if !seen["work"] && !seen["tokens"] {
+		errs = append(errs, fmt.Errorf("--queue: %q has neither work nor tokens: nothing would wait", text))
+	}
+	return c, errors.Join(errs...)
+}
+
+// parseFlights reads --single-flight, likewise.
+func parseFlights(text string) (admission.FlightConfig, error) {
+	c := admission.DefaultFlights()
+	if text == "" {
+		return c, nil
+	}
+	var errs []error
+	bad := func(key, value, allowed string) {
+		errs = append(errs, fmt.Errorf("--single-flight: %s: %q is not allowed; allowed: %s", key, value, allowed))
+	}
+	seen := map[string]bool{}
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(part, "=")
+		if seen[key] {
+			errs = append(errs, fmt.Errorf("--single-flight: %s is given twice", key))
+		}
+		seen[key] = true
+		switch key {
+		case "min-tokens":
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 1 || n > 1e7 {
+				bad(key, value, "1 to 10000000")
+			}
+			c.MinTokens = n
+		case "max-siblings":
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 1 || n > 1e5 {
+				bad(key, value, "1 to 100000")
+			}
+			c.MaxSiblings = n
+		case "max-wait":
+			d, err := time.ParseDuration(value)
+			if err != nil || d < time.Millisecond || d > longestHold {
+				bad(key, value, "1ms to 10m")
+			}
+			c.MaxWait = d
+		default:
+			errs = append(errs, fmt.Errorf("--single-flight: unknown key %q; allowed: min-tokens, max-wait, max-siblings", key))
+		}
+	}
+	if !seen["min-tokens"] {
+		errs = append(errs, fmt.Errorf("--single-flight: %q has no min-tokens: nothing would wait", text))
+	}
+	return c, errors.Join(errs...)
+}
+
+// queueText names what makes calls wait at the gateway.
+func queueText(c admission.Config, f admission.FlightConfig) string {
+	var texts []string
+	if c.On() {
+		texts = append(texts, roomText(c))
+	}
+	if f.On() {
+		texts = append(texts, fmt.Sprintf("siblings of a cold prefix wait to save %d tokens, at most %d for %v", f.MinTokens, f.MaxSiblings, f.MaxWait))
+	}
+	return strings.Join(texts, "; ")
+}
+
+func roomText(c admission.Config) string {
+	var room []string
+	if c.Work > 0 {
+		room = append(room, c.Work.String())
+	}
+	if c.Tokens > 0 {
+		room = append(room, fmt.Sprintf("%d tokens", c.Tokens))
+	}
+	return fmt.Sprintf("calls wait at the gateway while endpoints have %s unstarted, %v, at most %d for %v", strings.Join(room, " or "), c.Order, c.Length, c.MaxWait)
+}

@@ -1,0 +1,72 @@
+// Package admission is layer 2 (gateway), pure: calls that wait at the gateway, who of
+// them goes next, and who is refused because too many wait already. A call that waits here
+// is placed with what is known when an endpoint has room for it, not when it came; one that
+// waits in an engine can't be placed anew (article section 9.3; late binding as in SkyWalker's
+// selective pushing, EuroSys '26).
+//
+// The package keeps order and bounds. gateway/flow owns the queues, decides which endpoint
+// has room, and drives them under its machine's lock.
+package admission
+
+import (
+	"fmt"
+	"time"
+)
+
+// Order says who of those that wait goes first.
+type Order uint8
+
+// The orders.
+const (
+	FIFO       Order = iota // who came first
+	LeastSlack              // who has the least time left: deadline less now less its own prefill
+)
+
+var orderNames = [...]string{"fifo", "least-slack"}
+
+// String returns the order's name as files and flags have it.
+func (o Order) String() string { return orderNames[o] }
+
+// ParseOrder returns the order of that name.
+func ParseOrder(name string) (Order, error) {
+	for i, n := range orderNames {
+		if n == name {
+			return Order(i), nil
+		}
+	}
+	return 0, fmt.Errorf("order: %q is not allowed; allowed: fifo or least-slack", name)
+}
+
+// Config is one pool's queue. A pool holds calls where Work or Tokens is set.
+type Config struct {
+	// An endpoint is given a call only while less than this is unstarted there: prefill that
+	// it was sent and whose first token has not come. One that has none of it is given a call
+	// in any case. 0: no bound.
+	Work   time.Duration // predicted
+	Tokens int64         // not in its prefix cache, as far as is known
+
+	Order Order
+
+	Length  int           // most calls that wait
+	Bytes   int64         // of their bodies, at most
+	MaxWait time.Duration // longest wait, as predicted when a call comes, and as it turns out
+}
+
+// Default returns the bounds of a queue whose pool holds nothing.
+func Default() Config {
+	return Config{Length: 1024, Bytes: 256 << 20, MaxWait: 30 * time.Second}
+}
+
+// On reports whether the pool holds calls.
+func (c Config) On() bool { return c.Work > 0 || c.Tokens > 0 }
+
+// Bound is a bound of a queue.
+type Bound uint8
+
+// The bounds.
+const (
+	Within     Bound = iota // none is reached
+	LengthMost              // Config.Length
+	BytesMost               // Config.Bytes
+	WaitMost                // Config.MaxWait
+)

@@ -1,0 +1,283 @@
+package flow
+
+import (
+	"slices"
+	"time"
+
+	"kvasir/gateway/admission"
+	"kvasir/internal/mono"
+	"kvasir/selection"
+)
+
+// What waits at the gateway. A pool with a queue gives an endpoint a call only while the
+// endpoint has little unstarted prefill; a call for which no endpoint in rotation has room is
+// held, and placed when one has. One call goes at a time, each at an instant of its own, so
+// that engines learn of them in their order.
+
+// showsStart reports whether the end of the call's prefill is seen: that of an answer which
+// comes whole is not. Such a call waits for room like any other, and takes none.
+func (c *call) showsStart() bool { return c.request.Stream || c.request.Kind == selection.Embed }
+
+// begin books prefill that the endpoint was sent.
+func (s *endpointState) begin(now mono.Time, w selection.Work) {
+	if s.unstartedCalls == 0 {
+		s.busySince = now
+	}
+	s.unstartedCalls++
+	s.unstarted = s.unstarted.Plus(w)
+}
+
+// end books that it has brought its first token, or will not. Since the one before, the
+// endpoint has worked on this one or another: in the sum that is the time they took.
+func (s *endpointState) end(now mono.Time, w selection.Work, answered bool) {
+	s.unstartedCalls--
+	s.unstarted = s.unstarted.Minus(w)
+	if answered {
+		s.speed.Learn(w.Tokens, now.Sub(s.busySince))
+		s.busySince = now
+	}
+}
+
+// hasRoom reports whether the endpoint may be given another call.
+func (m *Machine) hasRoom(p *pool, slot selection.Slot) bool {
+	s, c := &m.state[slot], p.queue.Config()
+	if s.unstartedCalls == 0 {
+		return true
+	}
+	if c.Tokens > 0 && s.unstarted.Tokens >= c.Tokens {
+		return false
+	}
+	if c.Work == 0 {
+		return true
+	}
+	d, known := m.prefillTime(p, slot, s.unstarted)
+	return known && d < c.Work
+}
+
+// prefillTime predicts how long the endpoint takes for the work: as its policy does, or by
+// what it has done lately.
+func (m *Machine) prefillTime(p *pool, slot selection.Slot, w selection.Work) (time.Duration, bool) {
+	if p.predictor != nil {
+		if d, ok := p.predictor.PrefillTime(slot, w); ok {
+			return d, true
+		}
+	}
+	return m.state[slot].speed.Time(w.Tokens)
+}
+
+// makesRoom reports whether a report may change who can go.
+func (r *report) makesRoom() bool { return r.kind != reportAlive }
+
+// needs returns the least prefill that the call brings to one of the pool's endpoints, and
+// the least time that one takes for it, 0 where that is not known.
+func (m *Machine) needs(now mono.Time, c *call, p *pool) (tokens int64, d time.Duration) {
+	if p.usesOverlap {
+		m.index.Match(now, c.request.Blocks, m.overlap)
+	}
+	found := false
+	for i, slot := range p.view.Members {
+		overlap := int32(0)
+		if p.usesOverlap {
+			overlap = m.overlap[slot]
+		}
+		w := c.request.Work(overlap)
+		if i == 0 || w.Tokens < tokens {
+			tokens = w.Tokens
+		}
+		if t, ok := m.prefillTime(p, slot, w); ok && (!found || t < d) {
+			d, found = t, true
+		}
+	}
+	return tokens, d
+}
+
+// drainRate returns how many tokens of prefill a second the pool's endpoints in rotation do
+// together; 0 where none is known.
+func (m *Machine) drainRate(now mono.Time, p *pool) float64 {
+	const probe = 1000 // of which the time is asked
+	rate := 0.0
+	for _, slot := range p.view.Members {
+		s := &m.state[slot]
+		if s.draining || !s.breaker.Permits(now) {
+			continue
+		}
+		if d, ok := m.prefillTime(p, slot, selection.Work{Tokens: probe, Attention: probe * probe / 2}); ok && d > 0 {
+			rate += probe / d.Seconds()
+		}
+	}
+	return rate
+}
+
+// refusal returns why the call may not wait, if it may not, and how long others will.
+func (m *Machine) refusal(now mono.Time, i int32, p *pool) (Reason, time.Duration) {
+	bound, wait := p.queue.Refuses(m.calls[i].request.Bytes, m.drainRate(now, p))
+	switch bound {
+	case admission.LengthMost:
+		return QueueFull, wait
+	case admission.BytesMost:
+		return QueueBytes, wait
+	case admission.WaitMost:
+		return QueueWait, wait
+	}
+	return NoReason, 0
+}
+
+// hold puts a call into the pool's queue. The pool's newest list of candidates must be the
+// call's.
+func (m *Machine) hold(now mono.Time, i int32, p *pool) {
+	c := &m.calls[i]
+	c.phase, c.queued = held, p
+	tokens, own := m.needs(now, c, p)
+	rank := c.arrived
+	if p.queue.Config().Order == admission.LeastSlack {
+		rank = c.deadline(p).Add(-own) // now is the same for all of them
+	}
+	p.queue.Push(admission.Waiter{
+		Call: i, Rank: int64(rank), ID: uint64(c.request.ID), Since: now,
+		Bytes: c.request.Bytes, Tokens: tokens, Tied: c.request.Owned || c.nTried > 0,
+	})
+	m.holding++
+	m.admitAt = min(m.admitAt, p.until, now.Add(p.queue.Config().MaxWait))
+	m.expectRoom(now)
+	m.requestWake(m.admitAt)
+}
+
+// deadline returns when the call's first token is wanted: as it says, as the model's SLO
+// says, else when it will have waited as long as calls may.
+func (c *call) deadline(p *pool) mono.Time {
+	switch {
+	case c.request.Deadline > 0:
+		return c.arrived.Add(c.request.Deadline)
+	case p.view.SLO.TTFT > 0:
+		return c.arrived.Add(p.view.SLO.TTFT)
+	default:
+		return c.arrived.Add(p.queue.Config().MaxWait)
+	}
+}
+
+// unhold takes a held call out of its queue.
+func (m *Machine) unhold(now mono.Time, i int32) {
+	c := &m.calls[i]
+	w, _ := c.queued.queue.Remove(i)
+	c.waited += now.Sub(w.Since)
+	c.queued = nil
+	if m.holding--; m.holding == 0 {
+		m.admitAt = mono.Never
+	}
+}
+
+// expectRoom notes that reports of this very instant, which are not folded yet, may let
+// somebody go.
+func (m *Machine) expectRoom(now mono.Time) {
+	if slices.ContainsFunc(m.pending, func(r report) bool { return r.makesRoom() }) {
+		m.admitAt = min(m.admitAt, now+1)
+	}
+}
+
+// admit gives up those who have waited too long and lets the first go that can. It reports
+// whether one goes, so that another one may be able to.
+func (m *Machine) admit(now mono.Time) bool {
+	went := false
+	m.admitAt = mono.Never
+	for _, p := range m.pools {
+		if p.queue == nil {
+			continue
+		}
+		limit := p.queue.Config().MaxWait
+		for w, ok := p.queue.Oldest(); ok && w.Since.Add(limit) <= now; w, ok = p.queue.Oldest() {
+			m.unhold(now, w.Call)
+			m.giveUp(w.Call, QueueTimeout)
+		}
+		if went = m.admitFrom(now, p); went {
+			break
+		}
+		if w, ok := p.queue.Oldest(); ok {
+			m.admitAt = min(m.admitAt, p.until, w.Since.Add(limit))
+		}
+	}
+	if m.holding > 0 {
+		if went {
+			m.admitAt = now + 1
+		}
+		m.expectRoom(now)
+		m.requestWake(m.admitAt)
+	}
+	return went
+}
+
+// admitFrom lets the first call of the pool's queue go that can, and reports whether there
+// was one. Those that any endpoint may have can all go, or none of them can; one that is
+// tied to an endpoint without room is passed over. Who has nobody to wait for here is given
+// up, or waits for another pool.
+func (m *Machine) admitFrom(now mono.Time, p *pool) bool {
+	passed, open := 0, true
+	for {
+		w, ok := p.queue.Next(passed, open)
+		if !ok {
+			return false
+		}
+		q, f := m.dispatch(now, w.Call)
+		switch {
+		case f == sent:
+			return true
+		case f == noRoom && q == p && w.Tied:
+			passed++
+		case f == noRoom && q == p:
+			open = false
+		default:
+			m.unhold(now, w.Call)
+			if f == nowhere {
+				m.giveUp(w.Call, NoEndpoint)
+			} else {
+				m.wait(now, w.Call, q, f)
+			}
+		}
+	}
+}
+
+// requeue gives the pool the queue that its configuration says. Who waits in one that goes,
+// or whose order changes, is placed anew.
+func (m *Machine) requeue(now mono.Time, p *pool, c admission.Config) {
+	switch {
+	case p.queue != nil && c.On() && p.queue.Config().Order == c.Order:
+		p.queue.Bound(c)
+		return
+	case p.queue != nil:
+		m.disperse(now, p)
+		p.queue = nil
+	}
+	if c.On() {
+		p.queue = admission.New(c)
+	}
+}
+
+// disperse lets everybody who waits for the pool look for a place anew, in their order.
+func (m *Machine) disperse(now mono.Time, p *pool) {
+	at := now
+	for w, ok := p.queue.Next(0, true); ok; w, ok = p.queue.Next(0, true) {
+		at++
+		m.unhold(now, w.Call)
+		m.sendAt(at, w.Call)
+		m.requestWake(now + 1)
+	}
+}
+
+// sendAt lets a call that waited look for an endpoint at the instant.
+func (m *Machine) sendAt(at mono.Time, i int32) {
+	c := &m.calls[i]
+	c.phase = backingOff
+	m.addBackoff(backoff{until: at, ticket: Ticket{Call: c.request.ID, index: i}})
+}
+
+// describeQueue returns what waits for the pool.
+func (m *Machine) describeQueue(p *pool) *QueueState {
+	q := p.queue
+	if q == nil {
+		return nil
+	}
+	s := &QueueState{Calls: q.Len(), Bytes: q.Bytes(), Tokens: q.Tokens(), Wait: q.Wait(m.drainRate(m.last, p))}
+	if w, ok := q.Oldest(); ok {
+		s.Oldest = m.last.Sub(w.Since)
+	}
+	return s
+}
