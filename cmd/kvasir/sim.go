@@ -66,6 +66,9 @@ pool:
 
 result:
   --slo-ttft D, --slo-tpot D, --slo-e2e D   what a call must keep to count as good (default: none)
+  --slo-ttft D,3x            or 3x alone: no bound is shorter than so many times the call's unloaded
+                             prefill, the time that the first of the replicas, idle and with nothing
+                             cached, needs for its prompt
   --seed N --seeds N         the first seed, and how many runs (defaults 1 and 1)
   --format NAME              table, json or csv (default table)
   --timeline FILE            CSV: what each engine reports every second, of the first policy's first run

@@ -52,7 +52,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	f.Var(&slow, "slow", "")
 	f.Var(&join, "join", "")
 
-	f.DurationVar(&s.SLO.TTFT, "slo-ttft", 0, "")
+	ttft := f.String("slo-ttft", "", "")
 	f.DurationVar(&s.SLO.TPOT, "slo-tpot", 0, "")
 	f.DurationVar(&s.SLO.E2E, "slo-e2e", 0, "")
 	f.Uint64Var(&o.seed, "seed", 1, "")
@@ -111,11 +111,14 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 		flag  string
 		value time.Duration
 	}{
-		{"scrape", s.Scrape}, {"scrape-delay", s.Delay}, {"slo-ttft", s.SLO.TTFT}, {"slo-tpot", s.SLO.TPOT}, {"slo-e2e", s.SLO.E2E},
+		{"scrape", s.Scrape}, {"scrape-delay", s.Delay}, {"slo-tpot", s.SLO.TPOT}, {"slo-e2e", s.SLO.E2E},
 	} {
 		if d.value < 0 || d.value > longest {
 			bad(d.flag, d.value, fmt.Sprintf("0s to %v", longest))
 		}
+	}
+	if err := parseTTFT(*ttft, &s.SLO); err != nil {
+		errs = append(errs, err)
 	}
 	if s.Scrape > 0 && s.Scrape < time.Millisecond {
 		bad("scrape", s.Scrape, "0s, or 1ms or more")
@@ -200,12 +203,35 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	return o, errors.Join(errs...)
 }
 
+// parseTTFT reads --slo-ttft: a duration, a multiple of the unloaded prefill, or both.
+func parseTTFT(text string, slo *sim.SLO) error {
+	if text == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		if factor, ok := strings.CutSuffix(part, "x"); ok {
+			x, err := strconv.ParseFloat(factor, 64)
+			if err == nil && x > 0 && x <= mostPrefills && slo.Prefill == 0 {
+				slo.Prefill = x
+				continue
+			}
+		} else if d, err := time.ParseDuration(part); err == nil && d >= 0 && d <= longest && slo.TTFT == 0 {
+			slo.TTFT = d
+			continue
+		}
+		return fmt.Errorf("--slo-ttft: %q is not allowed; allowed: a duration from 0s to %v, a multiple of the unloaded prefill as in 3x, above 0 and at most %d, or both as in 2s,3x (durations like 4s or 100ms)",
+			text, longest, mostPrefills)
+	}
+	return nil
+}
+
 // Bounds of what one command may ask for.
 const (
 	longest      = 10000 * time.Hour // of durations
 	mostReplicas = 4096
 	mostBlocks   = 1 << 27 // of KV, over all engines: about 5 GB
 	mostReadings = 1000    // of one engine that are on their way to one gateway
+	mostPrefills = 1000    // of --slo-ttft
 )
 
 // sameFiles reports files that would be written twice, or over the trace.

@@ -201,13 +201,20 @@ func (c *simConfig) write(out io.Writer) {
 // sloText names the bounds that there are.
 func sloText(s sim.SLO) string {
 	var bounds []string
-	for _, x := range []struct {
-		name  string
-		bound time.Duration
-	}{{"ttft", s.TTFT}, {"tpot", s.TPOT}, {"e2e", s.E2E}} {
-		if x.bound > 0 {
-			bounds = append(bounds, fmt.Sprintf("%s %v", x.name, x.bound))
-		}
+	ttft := fmt.Sprintf("ttft %v", s.TTFT)
+	switch {
+	case s.Prefill > 0 && s.TTFT > 0:
+		bounds = append(bounds, fmt.Sprintf("%s or %g × unloaded prefill", ttft, s.Prefill))
+	case s.Prefill > 0:
+		bounds = append(bounds, fmt.Sprintf("ttft %g × unloaded prefill", s.Prefill))
+	case s.TTFT > 0:
+		bounds = append(bounds, ttft)
+	}
+	if s.TPOT > 0 {
+		bounds = append(bounds, fmt.Sprintf("tpot %v", s.TPOT))
+	}
+	if s.E2E > 0 {
+		bounds = append(bounds, fmt.Sprintf("e2e %v", s.E2E))
 	}
 	if bounds == nil {
 		return "no SLO"
@@ -228,6 +235,7 @@ func (s *simulator) one(ctx context.Context, p namedPolicy, rate float64, engine
 	}
 	x := s.scenario
 	x.Rule, x.Params, x.Engines, x.Seed = p.rule, p.params, slices.Clone(engines), s.seed+uint64(seed)
+	x.Reference = &s.scenario.Engines[0].Config
 	x.Warmup = mono.FromSeconds(s.warmupOf(s.work).Seconds() * s.work.lasts(rate).Seconds() / s.work.length.Seconds())
 	x.Stopped = func() bool { return ctx.Err() != nil }
 	source, err := s.work.open(x.Seed, rate)
@@ -361,31 +369,8 @@ func newCurve(name string, c *sim.Curve) goodputCurve {
 	return g
 }
 
-// pooled is what no policy can hope for: one engine as fast as all of them together, with all
-// of their blocks, so that nothing waits beside an idle engine and every cache is everybody's.
+// pooled is the name of the bound, sim.Pooled.
 const pooled = "pooled (bound)"
-
-// pooledEngine returns that engine; false where the engines differ, or something happens to
-// them, so that none stands for all.
-func pooledEngine(engines []sim.Engine) ([]sim.Engine, bool) {
-	for _, e := range engines {
-		if e.Config.Profile.Name != engines[0].Config.Profile.Name || len(e.Down) > 0 || len(e.Pace) > 0 || e.Joins > 0 {
-			return nil, false
-		}
-	}
-	c := engines[0].Config
-	n := len(engines)
-	c.Profile = c.Profile.Scaled(1 / float64(n))
-	c.Overhead /= time.Duration(n)
-	c.Speculation.Overhead /= time.Duration(n)
-	c.NumBlocks *= n
-	c.Host.Blocks *= n
-	c.Host.Bandwidth *= float64(n)
-	c.MaxSeqs *= n
-	// A step is as long as one of the engines': what is computed in it comes out with it.
-	c.MaxBatchedTokens = max(c.MaxBatchedTokens, c.MaxSeqs*(1+c.Speculation.Drafted))
-	return []sim.Engine{{Config: c}}, true
-}
 
 // steady is how long a run lasts at least whose goodput is believed without a word.
 const steady = 5 * time.Minute
@@ -393,7 +378,7 @@ const steady = 5 * time.Minute
 // goodputReport searches every policy's goodput.
 func (s *simulator) goodputReport(ctx context.Context, out io.Writer, report *simReport) error {
 	report.Goodput = make([]goodputCurve, len(s.policies))
-	whole, same := pooledEngine(s.scenario.Engines)
+	whole, same := sim.Pooled(s.scenario.Engines)
 	if same {
 		report.Goodput = append(report.Goodput, goodputCurve{})
 	} else {
