@@ -181,6 +181,7 @@ type Summary struct {
 	OutputRate     Number `json:"output_tokens_per_s"` // answer tokens of the calls that came within the time, by second of it
 	CachedRatio    Number `json:"cached_token_ratio"`  // prompt tokens found in an engine's cache, of those of answered calls
 	AssignmentGap  Number `json:"assignment_gap"`      // most less fewest calls that an engine got
+	CallImbalance  Number `json:"call_imbalance"`      // most calls that an engine got, by the mean
 	WorkImbalance  Number `json:"work_imbalance"`      // most uncached prompt tokens that an engine got, by the mean
 	Retries        Number `json:"retries"`
 	QueuePeak      Number `json:"queue_peak"`     // most requests that waited in one engine
@@ -218,9 +219,10 @@ func (m *Meter) Summary() Summary {
 		}
 		s.Unfinished[why] = Number(n)
 	}
-	fewest, most, work, all := int64(math.MaxInt64), int64(0), int64(0), int64(0)
+	fewest, most, sent, work, all := int64(math.MaxInt64), int64(0), int64(0), int64(0), int64(0)
 	for e := range m.sent {
 		fewest, most = min(fewest, m.sent[e]), max(most, m.sent[e])
+		sent += m.sent[e]
 		work = max(work, m.fresh[e])
 		all += m.fresh[e]
 	}
@@ -228,6 +230,7 @@ func (m *Meter) Summary() Summary {
 		s.Attainment, s.Goodput = Number(math.NaN()), Number(math.NaN())
 	}
 	s.AssignmentGap = Number(most - fewest)
+	s.CallImbalance = Number(float64(most) * float64(len(m.sent)) / float64(sent))
 	s.WorkImbalance = Number(float64(work) * float64(len(m.fresh)) / float64(all))
 	return s
 }

@@ -10,30 +10,41 @@ import (
 
 // Search says how goodput is searched.
 type Search struct {
-	Seeds      []uint64
-	Attainment float64 // share of the calls that must keep the SLO
-	Tolerance  float64 // how narrow the bracket gets, as a share of the rate
+	Seeds     []uint64
+	Tolerance float64 // how narrow the bracket gets, as a share of the rate
+	Near      float64 // a rate that goodput is known to be near; 0: not known
 }
 
-// Goodput is the highest rate at which an entrant keeps the SLO, by seed; 0 where no rate
-// does.
+// Goodput is the highest rate at which an entrant keeps the SLO for Attainment of the calls,
+// by seed; 0 where no rate does. Where even the highest rate does that a run can show, it is
+// that one.
 type Goodput struct {
 	Entrant string
-	Rates   []float64 // times the workload's own
-	Runs    int       // that it took to find them
+	Rates   []float64 // times the workload's own, as each seed draws it
+	Calls   []float64 // calls that come a second at that rate
+	Runs    int       // that it took
 }
 
-// Mean returns the mean and half its 95 % confidence interval over seeds.
-func (g *Goodput) Mean() (mean, half float64) { return stats.Interval(g.Rates) }
+// Estimate is a mean over seeds and half the width of its 95 % confidence interval (Student's
+// t); both NaN where nothing is known, Half where there is one seed.
+type Estimate struct {
+	Mean sim.Number `json:"mean"`
+	Half sim.Number `json:"ci95_half_width"`
+}
+
+func estimate(values []float64) Estimate {
+	m, h := stats.Interval(values)
+	return Estimate{sim.Number(m), sim.Number(h)}
+}
 
 const (
 	// A first search steps far, as nothing is known; those of further seeds begin where the
-	// earlier ones ended, and mostly find the crossing a step away.
-	farStep, nearStep = 1.5, 1.04
+	// earlier ones ended, and mostly find the crossing a step or two away.
+	farStep, nearStep = 1.5, 1.05
 
 	lowestRate = 1e-3
 
-	// hopeless is the share of missed calls with which a run is given up, times that which is
+	// hopeless is the share of missed calls with which a run is given up, times the one that is
 	// allowed. What is far above goodput is slow to simulate and tells nothing.
 	hopeless = 3
 )
@@ -42,8 +53,8 @@ const (
 func (c *Cell) Goodput(e Entrant, s Search) (*Goodput, error) {
 	g := &Goodput{Entrant: e.Name}
 	guess, step := c.Start, farStep
-	if guess == 0 {
-		guess = 1
+	if s.Near > 0 {
+		guess, step = s.Near, nearStep
 	}
 	for _, seed := range s.Seeds {
 		d, err := c.Draw(seed)
@@ -51,15 +62,15 @@ func (c *Cell) Goodput(e Entrant, s Search) (*Goodput, error) {
 			return nil, err
 		}
 		find := search{
-			target: s.Attainment, tolerance: s.Tolerance, step: step,
+			target: Attainment, tolerance: s.Tolerance, step: step,
 			lowest: lowestRate, highest: d.Length.Seconds() / shortest.Seconds(),
 		}
-		most := int64(math.Ceil(float64(d.Calls) * min(hopeless*(1-s.Attainment), 1)))
+		most := int64(math.Ceil(float64(d.Calls) * hopeless * (1 - Attainment)))
 		rate, err := find.find(guess, func(rate float64) (float64, error) {
 			g.Runs++
 			r, err := c.run(e, d, seed, rate, most)
 			if errors.Is(err, sim.ErrHopeless) {
-				return 1 - hopeless*(1-s.Attainment), nil
+				return 1 - hopeless*(1-Attainment), nil
 			}
 			if err != nil {
 				return 0, err
@@ -70,27 +81,29 @@ func (c *Cell) Goodput(e Entrant, s Search) (*Goodput, error) {
 			return nil, err
 		}
 		g.Rates = append(g.Rates, rate)
+		g.Calls = append(g.Calls, rate*d.Rate())
 		if rate > 0 {
-			guess, step = mean(g.Rates), nearStep
+			m, _ := stats.Interval(g.Rates)
+			guess, step = m, nearStep
 		}
 	}
 	return g, nil
 }
 
-func mean(values []float64) float64 {
-	m, _ := stats.Interval(values)
+// mean returns the mean of the calls a second.
+func (g *Goodput) mean() float64 {
+	m, _ := stats.Interval(g.Calls)
 	return m
 }
 
-// Ratio returns by how much a is above b, seed by seed: the mean of the ratios and half its
-// 95 % confidence interval. NaN where b is 0 for a seed.
-func Ratio(a, b *Goodput) (mean, half float64) {
+// ratio returns by how much a is above b, seed by seed.
+func ratio(a, b *Goodput) Estimate {
 	ratios := make([]float64, len(a.Rates))
 	for i := range ratios {
 		if b.Rates[i] == 0 {
-			return nan, nan
+			return estimate(nil)
 		}
 		ratios[i] = a.Rates[i] / b.Rates[i]
 	}
-	return stats.Interval(ratios)
+	return estimate(ratios)
 }

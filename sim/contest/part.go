@@ -13,27 +13,27 @@ type Half uint8
 
 // The halves: parameters are tuned on one and compared on the other.
 const (
-	Whole Half = iota
-	Tuning
-	Report
+	BothHalves Half = iota
+	TuningHalf
+	ReportedHalf
 )
 
 // String returns the half's name on the command line.
-func (h Half) String() string { return [...]string{"all", "tune", "report"}[h] }
+func (h Half) String() string { return [...]string{"both", "tuning", "reported"}[h] }
 
 // Of returns the half's sessions.
 func (h Half) Of(s workload.Source) workload.Source {
-	if h == Whole {
+	if h == BothHalves {
 		return s
 	}
 	return filter(s, func(x *workload.Session) bool {
 		r := draws(x, 0, halves)
-		return r.Uint64()>>63 == uint64(h-Tuning)
+		return r.Uint64()>>63 == uint64(h-TuningHalf)
 	})
 }
 
-// Sample keeps a share of the sessions, which the seed draws.
-func Sample(s workload.Source, seed uint64, share float64) workload.Source {
+// sample keeps a share of the sessions, which the seed draws.
+func sample(s workload.Source, seed uint64, share float64) workload.Source {
 	return filter(s, func(x *workload.Session) bool {
 		r := draws(x, seed, samples)
 		return r.Float64() < share
@@ -64,10 +64,10 @@ func kindred(x *workload.Session) kvblock.Hash {
 	return kvblock.Seed(x.ID)
 }
 
-// Clip cuts sessions short: at the first call that is sent later than after so much time by
+// clip cuts sessions short: at the first call that is sent later than after so much time by
 // the recorded clock, or whose prompt and answer are longer than so many tokens. Sessions of
 // which nothing is left are left out.
-func Clip(s workload.Source, length time.Duration, tokens int) workload.Source {
+func clip(s workload.Source, length time.Duration, tokens int) workload.Source {
 	all := s.Sessions
 	s.Sessions = func(yield func(workload.Session, error) bool) {
 		for x, err := range all {
