@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +41,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	replicas := f.Int("replicas", 4, "")
 	model := f.String("model", "llama-3.1-8b", "")
 	devices := f.String("device", "h100", "")
-	f.IntVar(&s.Gateways, "gateways", 1, "")
+	gateways := f.String("gateways", "1", "")
 	f.DurationVar(&s.Scrape, "scrape", time.Second, "")
 	f.DurationVar(&s.Delay, "scrape-delay", 0, "")
 	f.Float64Var(&s.Loss, "scrape-loss", 0, "")
@@ -101,7 +102,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 		flag             string
 		value, min, most int
 	}{
-		{"replicas", *replicas, 1, mostReplicas}, {"gateways", s.Gateways, 1, 1 << 10}, {"seeds", o.seeds, 1, 1000}, {"jobs", o.jobs, 1, 1 << 10},
+		{"replicas", *replicas, 1, mostReplicas}, {"seeds", o.seeds, 1, 1000}, {"jobs", o.jobs, 1, 1 << 10},
 	} {
 		if n.value < n.min || n.value > n.most {
 			bad(n.flag, n.value, fmt.Sprintf("%d to %d", n.min, n.most))
@@ -116,6 +117,14 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 		if d.value < 0 || d.value > longest {
 			bad(d.flag, d.value, fmt.Sprintf("0s to %v", longest))
 		}
+	}
+	for text := range strings.SplitSeq(*gateways, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > mostGateways || slices.Contains(o.gateways, n) {
+			bad("gateways", strconv.Quote(text), fmt.Sprintf("numbers from 1 to %d, separated by commas, each once", mostGateways))
+			continue
+		}
+		o.gateways = append(o.gateways, n)
 	}
 	if err := parseTTFT(*ttft, &s.SLO); err != nil {
 		errs = append(errs, err)
@@ -153,6 +162,8 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 		{given["device"] && strings.Contains(*devices, "*"), given["replicas"], "--replicas is given beside --device with counts, which say how many there are"},
 		{o.goodput, o.load > 0, "--goodput searches for the rate that --load and --sensitivity take a share of: one of them"},
 		{o.sensitivity, o.format == "csv", "--sensitivity prints a table or JSON, no csv"},
+		{strings.Contains(*gateways, ","), o.format == "csv" || o.sensitivity || o.timeline != "" || o.calls != "" || o.svg != "" || o.csv != "",
+			"--gateways is a list, which prints a table for each number or JSON; --sensitivity, --format csv, --timeline, --calls, --svg and --csv go with one number"},
 		{o.load > 0, given["rate-scale"], "--rate-scale is given beside --load or --sensitivity, which find the rate"},
 	} {
 		if x.a && x.b {
@@ -232,6 +243,7 @@ const (
 	mostBlocks   = 1 << 27 // of KV, over all engines: about 5 GB
 	mostReadings = 1000    // of one engine that are on their way to one gateway
 	mostPrefills = 1000    // of --slo-ttft
+	mostGateways = 1 << 10
 )
 
 // sameFiles reports files that would be written twice, or over the trace.

@@ -50,7 +50,8 @@ func (o *simOptions) run(ctx context.Context, env environment) error {
 	}
 	s.runs.begin(env.stderr)
 	defer s.runs.end()
-	report := simReport{Config: o.describe(w)}
+	var notes []string
+	o.scenario.Gateways = o.gateways[0]
 	if o.load > 0 && !o.sensitivity {
 		if err := s.matchLoad(ctx); err != nil {
 			return err
@@ -58,21 +59,28 @@ func (o *simOptions) run(ctx context.Context, env environment) error {
 		if s.work, err = o.work.load(ctx, o.seed, o.seeds, o.rate); err != nil {
 			return err
 		}
-		report.Config = o.describe(s.work)
-		report.Config.Notes = append(report.Config.Notes, fmt.Sprintf("rate scale %.4g is %g of the pool's capacity, %.4g (least-outstanding's goodput)", o.rate, o.load, o.rate/o.load))
+		notes = append(notes, fmt.Sprintf("rate scale %.4g is %g of the pool's capacity, %.4g (least-outstanding's goodput)", o.rate, o.load, o.rate/o.load))
 	}
-	switch {
-	case o.sensitivity:
-		return s.sensitivityReport(ctx, env.stdout, &report)
-	case o.goodput:
-		return s.goodputReport(ctx, env.stdout, &report)
-	}
-	report.Results, err = s.rows(ctx, o.policies, o.rate, o.scenario.Engines)
-	if err != nil {
-		return err
+	var reports []*simReport
+	for _, n := range o.gateways {
+		o.scenario.Gateways = n
+		report := &simReport{Config: o.describe(s.work)}
+		report.Config.Notes = append(report.Config.Notes, notes...)
+		switch {
+		case o.sensitivity:
+			return s.sensitivityReport(ctx, env.stdout, report)
+		case o.goodput:
+			err = s.goodputReport(ctx, report)
+		default:
+			report.Results, err = s.rows(ctx, o.policies, o.rate, o.scenario.Engines)
+		}
+		if err != nil {
+			return err
+		}
+		reports = append(reports, report)
 	}
 	s.runs.end()
-	return o.print(env.stdout, &report)
+	return o.print(env.stdout, reports)
 }
 
 // resize makes the engines' blocks as long as the trace's, for as many tokens: blocks that
@@ -172,15 +180,35 @@ func (o *simOptions) warmupOf(w *loadedWorkload) time.Duration {
 	return w.length / 10
 }
 
-func (o *simOptions) print(out io.Writer, r *simReport) error {
-	switch o.format {
-	case "json":
-		return printJSON(out, r)
-	case "csv":
-		return sim.WriteCSV(out, r.Results)
+// print writes what was found: a report for each number of gateways. JSON is an array where
+// several were asked for.
+func (o *simOptions) print(out io.Writer, reports []*simReport) error {
+	switch {
+	case o.format == "json" && len(reports) > 1:
+		return printJSON(out, reports)
+	case o.format == "json":
+		return printJSON(out, reports[0])
+	case o.format == "csv" && o.goodput:
+		return writeGoodputCSV(out, reports[0].Goodput)
+	case o.format == "csv":
+		return sim.WriteCSV(out, reports[0].Results)
 	}
-	r.Config.write(out)
-	return sim.WriteTable(out, r.Results)
+	for i, r := range reports {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		r.Config.write(out)
+		var err error
+		if o.goodput {
+			err = writeGoodputTable(out, r.Goodput, o.attainment)
+		} else {
+			err = sim.WriteTable(out, r.Results)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write says what was simulated.
@@ -375,8 +403,8 @@ const pooled = "pooled (bound)"
 // steady is how long a run lasts at least whose goodput is believed without a word.
 const steady = 5 * time.Minute
 
-// goodputReport searches every policy's goodput.
-func (s *simulator) goodputReport(ctx context.Context, out io.Writer, report *simReport) error {
+// goodputReport searches every policy's goodput, and writes the files that go with it.
+func (s *simulator) goodputReport(ctx context.Context, report *simReport) error {
 	report.Goodput = make([]goodputCurve, len(s.policies))
 	whole, same := sim.Pooled(s.scenario.Engines)
 	if same {
@@ -405,7 +433,6 @@ func (s *simulator) goodputReport(ctx context.Context, out io.Writer, report *si
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	s.runs.end()
 	for _, g := range report.Goodput {
 		if math.IsNaN(float64(g.RateScale)) {
 			continue
@@ -426,14 +453,7 @@ func (s *simulator) goodputReport(ctx context.Context, out io.Writer, report *si
 			}
 		}
 	}
-	switch s.format {
-	case "json":
-		return printJSON(out, report)
-	case "csv":
-		return writeGoodputCSV(out, report.Goodput)
-	}
-	report.Config.write(out)
-	return writeGoodputTable(out, report.Goodput, s.attainment)
+	return nil
 }
 
 // createFile writes a file whole, or says why not.

@@ -42,7 +42,9 @@ const (
 	// earlier ones ended, and mostly find the crossing a step or two away.
 	farStep, nearStep = 1.5, 1.05
 
-	lowestRate = 1e-3
+	// slowest is the share of Cell.Start below which a rate is not tried: what misses the SLO
+	// there does so without load, and a slow run takes long.
+	slowest = 1. / 32
 
 	// hopeless is the share of missed calls with which a run is given up, times the one that is
 	// allowed. What is far above goodput is slow to simulate and tells nothing.
@@ -63,7 +65,7 @@ func (c *Cell) Goodput(e Entrant, s Search) (*Goodput, error) {
 		}
 		find := search{
 			target: Attainment, tolerance: s.Tolerance, step: step,
-			lowest: lowestRate, highest: d.Length.Seconds() / shortest.Seconds(),
+			lowest: c.Start * slowest, highest: d.Length.Seconds() / shortest.Seconds(),
 		}
 		most := int64(math.Ceil(float64(d.Calls) * hopeless * (1 - Attainment)))
 		rate, err := find.find(guess, func(rate float64) (float64, error) {
