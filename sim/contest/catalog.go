@@ -72,12 +72,12 @@ func sources() []source {
 			name:        "agents",
 			about:       "Recorded sessions of a coding agent (kv-cache-tester), closed-loop: the first five minutes of each, up to its first call that is longer than the context. Sessions come as a Poisson process, since the file has no times for them; tools and system prompt are shared where their lengths are the same.",
 			open:        agents,
-			blockTokens: 128, settle: 4 * time.Minute, loops: [2]int{2, 6}, start: [2]float64{10, 40},
+			blockTokens: generatedBlock, settle: 4 * time.Minute, loops: [2]int{2, 6}, start: [2]float64{10, 40},
 		},
 		{
 			name:  "fan-out",
 			about: "Generated agents that set off others and wait for all of them, closed-loop.",
-			open:  fanOut, fanOut: true, blockTokens: 128, settle: 40 * time.Second, loops: [2]int{1, 3}, start: [2]float64{8, 32},
+			open:  fanOut, fanOut: true, blockTokens: generatedBlock, settle: 40 * time.Second, loops: [2]int{1, 3}, start: [2]float64{8, 32},
 		},
 	}
 }
@@ -124,8 +124,12 @@ func fanOut(_ *Plan, seed uint64) (workload.Source, error) {
 		return workload.Source{}, err
 	}
 	s, err := workload.Generate("fan-out", g, seed, process.Instants(seed))
-	return trace.Transform{Sessions: fanOutSessions}.Apply(s), err
+	return coarsen(trace.Transform{Sessions: fanOutSessions}.Apply(s), generatedBlock), err
 }
+
+// generatedBlock is the length of a KV block where the workload's own are shorter: few enough
+// for fast runs, and what is lost of reuse, half a block a call, is little beside a prompt.
+const generatedBlock = 128
 
 // draw returns what a seed makes of the workload with so many loops.
 func (p *Plan) draw(w *source, seed uint64, loops int) (*Draw, error) {

@@ -84,6 +84,25 @@ func clip(s workload.Source, length time.Duration, tokens int) workload.Source {
 	return s
 }
 
+// coarsen gives a workload longer blocks, a multiple of its own, so that it takes less memory.
+func coarsen(s workload.Source, tokens int) workload.Source {
+	all, own := s.Sessions, s.BlockTokens
+	s.BlockTokens = tokens
+	s.Sessions = func(yield func(workload.Session, error) bool) {
+		for x, err := range all {
+			for i := range x.Calls {
+				c := &x.Calls[i]
+				chain, n := workload.EngineBlocks(nil, c, own, tokens)
+				c.Blocks, c.AnswerBlocks = chain[:n:n], chain[n:]
+			}
+			if !yield(x, err) {
+				return
+			}
+		}
+	}
+	return s
+}
+
 // filter keeps sessions.
 func filter(s workload.Source, keep func(*workload.Session) bool) workload.Source {
 	all := s.Sessions

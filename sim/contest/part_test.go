@@ -140,3 +140,30 @@ func TestDraw_ReuseIsWhatACacheWithoutBoundsHolds(t *testing.T) {
 		t.Errorf("%d calls in %v: %v a second", d.Calls, d.Length, d.Rate())
 	}
 }
+
+func TestCoarsen_SharesWhatWasSharedUpToTheLongerBlocks(t *testing.T) {
+	same := func(a, b []kvblock.Hash) int {
+		n := 0
+		for n < min(len(a), len(b)) && a[n] == b[n] {
+			n++
+		}
+		return n
+	}
+	var fine, coarse []workload.Call
+	for x := range tiny(2, 6, 2).Sessions {
+		fine = append(fine, x.Calls...)
+	}
+	for x := range coarsen(tiny(2, 6, 2), 48).Sessions {
+		if err := x.Validate(48); err != nil {
+			t.Error(err)
+		}
+		coarse = append(coarse, x.Calls...)
+	}
+	for i := range fine {
+		for j := range fine {
+			if want := same(fine[i].Blocks, fine[j].Blocks) / 3; same(coarse[i].Blocks, coarse[j].Blocks) != want {
+				t.Errorf("calls %d and %d share %d blocks, want %d", i, j, same(coarse[i].Blocks, coarse[j].Blocks), want)
+			}
+		}
+	}
+}
