@@ -103,6 +103,19 @@ sim-mooncake: build ## all policies on both Mooncake traces: table, goodput, cur
 		$(SIM_MOONCAKE) --trace "$$file" --seeds 3 --goodput --svg "artifacts/goodput-$$trace.svg" --csv "artifacts/goodput-$$trace.csv"; echo; \
 	done
 
+# MACHINE names the machine on the page.
+MACHINE ?= $(shell nproc) cores, $(shell $(GO) env GOVERSION)
+
+.PHONY: results
+results: build ## write docs/results.md: all policies on all pools and workloads, an hour on 2 cores (needs KVASIR_TRACES)
+	@if [ -z "$(KVASIR_TRACES)" ]; then echo "set KVASIR_TRACES to the folder of the traces, see docs/traces.md"; exit 1; fi
+	.bin/kvasir results --format md --out docs/results.md --machine "$(MACHINE)" $(ARGS)
+
+.PHONY: results-quick
+results-quick: build ## print a small version of that, three minutes on 2 cores (needs KVASIR_TRACES)
+	@if [ -z "$(KVASIR_TRACES)" ]; then echo "set KVASIR_TRACES to the folder of the traces, see docs/traces.md"; exit 1; fi
+	.bin/kvasir results --quick $(ARGS)
+
 .PHONY: validate-sim
 validate-sim: build ## one trace in real time and simulated, side by side (6 minutes)
 	cd test/validation && $(GO) run . -binary ../../.bin/kvasir $(ARGS)

@@ -15,14 +15,16 @@ type SLO struct {
 	TTFT time.Duration // from the call's coming to its first content
 	TPOT time.Duration // time after the first content by output token after the first
 	E2E  time.Duration // from the call's coming to its end
+
+	// Prefill, where above 0, bounds the TTFT of each call by so many times its unloaded
+	// prefill, too; the wider one of this bound and of TTFT holds. A long prompt may take its
+	// time, a short one need not be faster than a person notices.
+	Prefill float64
 }
 
-// keeps reports whether a call kept it.
-func (s SLO) keeps(r *Record) bool {
-	return r.Succeeded() &&
-		(s.TTFT == 0 || r.First.Sub(r.At) <= s.TTFT) &&
-		(s.E2E == 0 || r.End.Sub(r.At) <= s.E2E) &&
-		(s.TPOT == 0 || r.Tokens < 2 || float64(r.End.Sub(r.First)) <= float64(s.TPOT)*float64(r.Tokens-1))
+// ttft returns the bound for a call whose prompt an idle engine computes in that time.
+func (s SLO) ttft(unloaded time.Duration) time.Duration {
+	return max(s.TTFT, mono.FromSeconds(unloaded.Seconds()*s.Prefill))
 }
 
 // Meter adds up what a run reports. Calls count that come from From on and before To, and
@@ -30,6 +32,7 @@ func (s SLO) keeps(r *Record) bool {
 type Meter struct {
 	From, To mono.Time
 	SLO      SLO
+	Unloaded func(tokens int) time.Duration // of a prompt; needed where SLO.Prefill is set
 
 	calls, succeeded, good                       int64
 	unfinished                                   map[string]int64 // by what became of them instead
@@ -44,6 +47,18 @@ type Meter struct {
 // NewMeter returns a meter of calls that come within the time, over so many engines.
 func NewMeter(from, to mono.Time, slo SLO, engines int) *Meter {
 	return &Meter{From: from, To: to, SLO: slo, unfinished: map[string]int64{}, sent: make([]int64, engines), fresh: make([]int64, engines)}
+}
+
+// keeps reports whether a call kept the SLO.
+func (m *Meter) keeps(r *Record) bool {
+	s := m.SLO
+	if s.Prefill > 0 {
+		s.TTFT = s.ttft(m.Unloaded(r.Prompt))
+	}
+	return r.Succeeded() &&
+		(s.TTFT == 0 || r.First.Sub(r.At) <= s.TTFT) &&
+		(s.E2E == 0 || r.End.Sub(r.At) <= s.E2E) &&
+		(s.TPOT == 0 || r.Tokens < 2 || float64(r.End.Sub(r.First)) <= float64(s.TPOT)*float64(r.Tokens-1))
 }
 
 func (m *Meter) counts(t mono.Time) bool { return t >= m.From && t < m.To }
@@ -67,7 +82,7 @@ func (m *Meter) Call(r *Record) {
 		return
 	}
 	m.succeeded++
-	if m.SLO.keeps(r) {
+	if m.keeps(r) {
 		m.good++
 	}
 	m.tokens += int64(r.Tokens)
@@ -168,6 +183,7 @@ type Summary struct {
 	OutputRate     Number `json:"output_tokens_per_s"` // answer tokens of the calls that came within the time, by second of it
 	CachedRatio    Number `json:"cached_token_ratio"`  // prompt tokens found in an engine's cache, of those of answered calls
 	AssignmentGap  Number `json:"assignment_gap"`      // most less fewest calls that an engine got
+	CallImbalance  Number `json:"call_imbalance"`      // most calls that an engine got, by the mean
 	WorkImbalance  Number `json:"work_imbalance"`      // most uncached prompt tokens that an engine got, by the mean
 	Retries        Number `json:"retries"`
 	QueuePeak      Number `json:"queue_peak"`     // most requests that waited in one engine
@@ -205,9 +221,10 @@ func (m *Meter) Summary() Summary {
 		}
 		s.Unfinished[why] = Number(n)
 	}
-	fewest, most, work, all := int64(math.MaxInt64), int64(0), int64(0), int64(0)
+	fewest, most, sent, work, all := int64(math.MaxInt64), int64(0), int64(0), int64(0), int64(0)
 	for e := range m.sent {
 		fewest, most = min(fewest, m.sent[e]), max(most, m.sent[e])
+		sent += m.sent[e]
 		work = max(work, m.fresh[e])
 		all += m.fresh[e]
 	}
@@ -215,6 +232,7 @@ func (m *Meter) Summary() Summary {
 		s.Attainment, s.Goodput = Number(math.NaN()), Number(math.NaN())
 	}
 	s.AssignmentGap = Number(most - fewest)
+	s.CallImbalance = Number(float64(most) * float64(len(m.sent)) / float64(sent))
 	s.WorkImbalance = Number(float64(work) * float64(len(m.fresh)) / float64(all))
 	return s
 }

@@ -99,6 +99,7 @@ var columns = slices.Concat(
 	one("output_tokens_per_s", "tokens,1/s", "%.0f", 1, func(s *Summary) Number { return s.OutputRate }),
 	one("cached_token_ratio", "cached,%", "%.1f", 100, func(s *Summary) Number { return s.CachedRatio }),
 	one("assignment_gap", "gap", "%.0f", 1, func(s *Summary) Number { return s.AssignmentGap }),
+	one("call_imbalance", "", "%.2f", 1, func(s *Summary) Number { return s.CallImbalance }),
 	one("work_imbalance", "work", "%.2f", 1, func(s *Summary) Number { return s.WorkImbalance }),
 	one("queue_peak", "queue", "%.0f", 1, func(s *Summary) Number { return s.QueuePeak }),
 	one("kv_utilization", "KV,%", "%.1f", 100, func(s *Summary) Number { return s.KVUtilization }),

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -39,6 +40,14 @@ type Scenario struct {
 
 	Queue  admission.Config       // of each gateway's pool; off by default
 	Flight admission.FlightConfig // likewise
+	// Reference is the engine whose unloaded prefill SLO.Prefill counts in; nil: the first of
+	// Engines. It stays the same where the pools of several runs are to be held to one SLO.
+	Reference *engine.Config
+
+	// Misses, where above 0, ends a run with ErrHopeless soon after more of the measured calls
+	// than that have missed the SLO.
+	Misses int64
+
 	Retry  attempt.Config
 	Health health.Config
 	Prefix prefix.Config
@@ -80,6 +89,11 @@ func (s Scenario) Run() (*Summary, error) {
 		return nil, fmt.Errorf("no engines")
 	}
 	m := meters{all: NewMeter(mono.Time(s.Warmup), mono.Never, s.SLO, len(s.Engines)), classes: map[string]*Meter{}}
+	reference := s.Engines[0].Config
+	if s.Reference != nil {
+		reference = *s.Reference
+	}
+	m.all.Unloaded = func(tokens int) time.Duration { return Unloaded(&reference, tokens) }
 	w := s.Workload
 	w.Routers, w.Seed, w.Ended, w.EngineBlockTokens = s.Gateways, s.Seed, m.session, s.Engines[0].Config.BlockTokens
 	w.Exhausted = m.until
@@ -87,8 +101,12 @@ func (s Scenario) Run() (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
+	hopeless := false
 	cfg := Config{
-		Engines: s.Engines, Feed: feed, Stopped: s.Stopped, Sampled: s.Sampled, Gaps: m.all.Gaps,
+		Engines: s.Engines, Feed: feed, Stopped: func() bool {
+			hopeless = s.Misses > 0 && m.all.calls-m.all.good > s.Misses
+			return hopeless || s.Stopped != nil && s.Stopped()
+		}, Sampled: s.Sampled, Gaps: m.all.Gaps,
 		Ended: func(r *Record) {
 			st := r.Tag.(*step)
 			m.call(st.session.record.Class, r)
@@ -103,6 +121,9 @@ func (s Scenario) Run() (*Summary, error) {
 	result, err := Run(cfg)
 	if failed := feed.Close(); failed != nil && err == nil {
 		err = failed
+	}
+	if hopeless {
+		err = ErrHopeless
 	}
 	if err != nil {
 		return nil, err
@@ -122,6 +143,9 @@ func (s Scenario) Run() (*Summary, error) {
 	return &summary, nil
 }
 
+// ErrHopeless is returned by a run that has missed the SLO too often; see Scenario.Misses.
+var ErrHopeless = errors.New("too many calls have missed the SLO")
+
 // meters are that of a run and those of its classes.
 type meters struct {
 	all     *Meter
@@ -132,6 +156,7 @@ func (m *meters) of(class string) *Meter {
 	c := m.classes[class]
 	if c == nil {
 		c = NewMeter(m.all.From, m.all.To, m.all.SLO, len(m.all.sent))
+		c.Unloaded = m.all.Unloaded
 		m.classes[class] = c
 	}
 	return c

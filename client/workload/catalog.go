@@ -74,7 +74,7 @@ func Generators() spec.Catalog[Generator] {
 			Name: "subagents", Doc: "an agent sets off others in parallel and waits for all of them: 40 calls in bursts", Source: "article 13",
 			Make: func() Generator {
 				return &Subagents{
-					System: Fixed(6000), Task: lengths("lognormal/1000/1/50/20000"), Rounds: 3, Branches: 12, Steps: 1,
+					System: Fixed(6000), Task: lengths("lognormal/1000/1/50/20000"), Rounds: 3, Branches: Fixed(12), Steps: 1,
 					Plan: lengths("lognormal/400/0.6/50/2000"), Briefing: lengths("lognormal/300/0.6/50/2000"),
 					Output: lengths("lognormal/400/0.8/20/4000"), Result: lengths("lognormal/800/1.5/20/16000"),
 					Gap: delays("lognormal/3s/1.5/50ms/5m"), Context: 131072,

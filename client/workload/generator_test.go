@@ -40,7 +40,7 @@ func drawGenerator(t *rapid.T) Generator {
 	case "subagents":
 		context := n("context", 20, 1500)
 		return Subagents{
-			l("system", 0, min(100, context-2)), l("task", 1, 100), n("rounds", 1, 3), n("branches", 1, 4), n("steps", 1, 3), l("plan", 0, 60),
+			l("system", 0, min(100, context-2)), l("task", 1, 100), n("rounds", 1, 3), l("branches", 1, 4), n("steps", 1, 3), l("plan", 0, 60),
 			l("briefing", 1, 60), l("output", 0, 60), l("result", 1, 60), gap, context,
 		}
 	default:
@@ -273,7 +273,7 @@ func TestSharedPrefix_EndsAndFollowsZipf(t *testing.T) {
 // TestSubagents_ComeInBurstsThatJoin checks the shape of a fan-out.
 func TestSubagents_ComeInBurstsThatJoin(t *testing.T) {
 	g := Subagents{
-		System: Fixed(600), Task: Fixed(100), Rounds: 2, Branches: 5, Steps: 3, Plan: Fixed(40), Briefing: Fixed(50),
+		System: Fixed(600), Task: Fixed(100), Rounds: 2, Branches: Fixed(5), Steps: 3, Plan: Fixed(40), Briefing: Fixed(50),
 		Output: Fixed(30), Result: Fixed(70), Gap: FixedDelay(time.Second), Context: 100000,
 	}
 	s := g.Session(1, 0)
@@ -454,7 +454,7 @@ func TestValidate_NamesEveryMistake(t *testing.T) {
 		{Dialogue{System: Fixed(9), Context: 10, Summary: Fixed(6), Systems: 1}, []string{"system is 9; allowed: lengths within 0 and 8", "turns is 0", "user is 0", "summary is 6; allowed: lengths within 0 and 5"}},
 		{Retrieval{Found: Fixed(1001)}, []string{"question is 0", "documents is 0", "found is 1001"}},
 		{Subagents{Context: 1}, []string{"context is 1", "task is 0", "rounds is 0", "branches is 0", "steps is 0", "briefing is 0", "result is 0"}},
-		{Subagents{System: Fixed(1), Task: Fixed(1), Rounds: 1000, Branches: 1000, Steps: 1000, Briefing: Fixed(1), Result: Fixed(1), Context: 1 << 20}, []string{"rounds · branches is 1000000; allowed: 1 to 256", "rounds · branches · steps is 65537000; allowed: 1 to 65536"}},
+		{Subagents{System: Fixed(1), Task: Fixed(1), Rounds: 1000, Branches: Fixed(1000), Steps: 1000, Briefing: Fixed(1), Result: Fixed(1), Context: 1 << 20}, []string{"rounds · branches is 1000000; allowed: 1 to 256", "rounds · branches · steps is 65537000; allowed: 1 to 65536"}},
 		{Mix{}, []string{"parts is 0"}},
 		{Mix{{"a", 1, Random{0, Fixed(1), Fixed(1)}, nil}, {"a", -1, Random{}, nil}, {"", math.NaN(), Random{}, nil}}, []string{"part 2 has the name \"a\"", "a: weight is -1", "a: input is 0", "part 3 has the name \"\"", ": weight is NaN"}},
 	} {

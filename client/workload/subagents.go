@@ -16,12 +16,12 @@ import (
 //
 //	1 + Rounds · (Branches · Steps + 1)
 //
-// fewer where the context is full before.
+// with Branches drawn anew in each round; fewer where the context is full before.
 type Subagents struct {
 	System   Lengths `spec:"system" doc:"tokens of the system prompt, tools included; shared by all sessions"`
 	Task     Lengths `spec:"task" doc:"tokens of what is asked for"`
 	Rounds   int     `spec:"rounds" doc:"how often subagents are set off"`
-	Branches int     `spec:"branches" doc:"subagents at a time"`
+	Branches Lengths `spec:"branches" doc:"subagents at a time"`
 	Steps    int     `spec:"steps" doc:"calls of a subagent, one after the other"`
 	Plan     Lengths `spec:"plan" doc:"tokens of the leader's answers"`
 	Briefing Lengths `spec:"briefing" doc:"tokens of what only one subagent is told"`
@@ -43,7 +43,7 @@ func (g Subagents) Validate() error {
 	c.lengths("system", g.System, 0, max(g.Context-2, 0))
 	c.lengths("task", g.Task, 1, maxLength)
 	c.whole("rounds", g.Rounds, 1, maxCalls)
-	c.whole("branches", g.Branches, 1, maxCalls)
+	c.lengths("branches", g.Branches, 1, maxCalls)
 	c.whole("steps", g.Steps, 1, maxCalls)
 	for _, l := range []struct {
 		key   string
@@ -53,9 +53,10 @@ func (g Subagents) Validate() error {
 		c.lengths(l.key, l.value, l.least, maxLength)
 	}
 	if len(c.errs) == 0 {
+		_, most := g.Branches.Bounds()
 		// No product overflows: each factor is at most 2^16 or so.
-		c.whole("rounds · branches", g.Rounds*g.Branches, 1, maxForkedBlock*blockTokens/g.Context)
-		c.whole("rounds · branches · steps", min(g.Rounds*g.Branches, maxCalls+1)*g.Steps, 1, maxCalls)
+		c.whole("rounds · branches", g.Rounds*most, 1, maxForkedBlock*blockTokens/g.Context)
+		c.whole("rounds · branches · steps", min(g.Rounds*most, maxCalls+1)*g.Steps, 1, maxCalls)
 	}
 	return c.join()
 }
@@ -81,7 +82,7 @@ func (g Subagents) Session(root uint64, n int) Session {
 	for range g.Rounds {
 		var reports []int
 		told := 0 // tokens of the reports
-		for range g.Branches {
+		for range g.Branches.Draw(&r) {
 			if last, tokens := g.branch(&s, &r, &own, leader.fork(), leads[len(leads)-1]); last >= 0 {
 				reports, told = append(reports, last), told+tokens
 			}

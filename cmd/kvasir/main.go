@@ -30,6 +30,7 @@ var commands = []command{
 	{"config", "check a configuration file, or print an example or the schema", runConfig},
 	{"key", "make a client's key, or hash one", runKey},
 	{"sim", "play a workload under any policies, in virtual time", runSim},
+	{"results", "set policies beside each other on many pools and workloads", runResults},
 	{"bench", "send load to an endpoint and measure how it is answered", runBench},
 	{"trace", "describe, convert and show traces of LLM calls", runTrace},
 	{"plan", "size a pool by closed forms", runPlan},

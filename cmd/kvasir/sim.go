@@ -43,7 +43,9 @@ pool:
   --replicas N               (default 4)
   --model NAME --device NAME of the replicas (default llama-3.1-8b on h100); --device takes a
                              list with counts for a mixed pool: h100*3,a100*1
-  --gateways N               each with a view of its own (default 1); a session stays with one
+  --gateways N               each with a view of its own (default 1); a session stays with one. A list,
+                             1,2,4,8, prints a table for each number, at the same rates; --load then
+                             takes its share of the capacity with the first one
   --scrape D                 between two readings of an engine's gauges, 0: none (default 1s)
   --scrape-delay D           from a reading until the gateway has it (default 0s)
   --scrape-loss SHARE        of the readings (default 0)
@@ -80,6 +82,9 @@ pool:
 
 result:
   --slo-ttft D, --slo-tpot D, --slo-e2e D   what a call must keep to count as good (default: none)
+  --slo-ttft D,3x            or 3x alone: no bound is shorter than so many times the call's unloaded
+                             prefill, the time that the first of the replicas, idle and with nothing
+                             cached, needs for its prompt
   --seed N --seeds N         the first seed, and how many runs (defaults 1 and 1)
   --format NAME              table, json or csv (default table)
   --timeline FILE            CSV: what each engine reports every second, of the first policy's first run
@@ -115,6 +120,7 @@ type simOptions struct {
 	attainment, tolerance   float64
 	load                    float64 // 0: --rate-scale counts
 	svg, csv                string
+	gateways                []int
 	block                   int
 	blocksGiven             bool     // their number, by a flag
 	events                  []string // the flags that say what happens to engines

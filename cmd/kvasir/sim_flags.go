@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +41,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	replicas := f.Int("replicas", 4, "")
 	model := f.String("model", "llama-3.1-8b", "")
 	devices := f.String("device", "h100", "")
-	f.IntVar(&s.Gateways, "gateways", 1, "")
+	gateways := f.String("gateways", "1", "")
 	f.DurationVar(&s.Scrape, "scrape", time.Second, "")
 	f.DurationVar(&s.Delay, "scrape-delay", 0, "")
 	f.Float64Var(&s.Loss, "scrape-loss", 0, "")
@@ -54,7 +55,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	f.Var(&slow, "slow", "")
 	f.Var(&join, "join", "")
 
-	f.DurationVar(&s.SLO.TTFT, "slo-ttft", 0, "")
+	ttft := f.String("slo-ttft", "", "")
 	f.DurationVar(&s.SLO.TPOT, "slo-tpot", 0, "")
 	f.DurationVar(&s.SLO.E2E, "slo-e2e", 0, "")
 	f.Uint64Var(&o.seed, "seed", 1, "")
@@ -103,7 +104,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 		flag             string
 		value, min, most int
 	}{
-		{"replicas", *replicas, 1, mostReplicas}, {"gateways", s.Gateways, 1, 1 << 10}, {"seeds", o.seeds, 1, 1000}, {"jobs", o.jobs, 1, 1 << 10},
+		{"replicas", *replicas, 1, mostReplicas}, {"seeds", o.seeds, 1, 1000}, {"jobs", o.jobs, 1, 1 << 10},
 	} {
 		if n.value < n.min || n.value > n.most {
 			bad(n.flag, n.value, fmt.Sprintf("%d to %d", n.min, n.most))
@@ -113,11 +114,22 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 		flag  string
 		value time.Duration
 	}{
-		{"scrape", s.Scrape}, {"scrape-delay", s.Delay}, {"slo-ttft", s.SLO.TTFT}, {"slo-tpot", s.SLO.TPOT}, {"slo-e2e", s.SLO.E2E},
+		{"scrape", s.Scrape}, {"scrape-delay", s.Delay}, {"slo-tpot", s.SLO.TPOT}, {"slo-e2e", s.SLO.E2E},
 	} {
 		if d.value < 0 || d.value > longest {
 			bad(d.flag, d.value, fmt.Sprintf("0s to %v", longest))
 		}
+	}
+	for text := range strings.SplitSeq(*gateways, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > mostGateways || slices.Contains(o.gateways, n) {
+			bad("gateways", strconv.Quote(text), fmt.Sprintf("numbers from 1 to %d, separated by commas, each once", mostGateways))
+			continue
+		}
+		o.gateways = append(o.gateways, n)
+	}
+	if err := parseTTFT(*ttft, &s.SLO); err != nil {
+		errs = append(errs, err)
 	}
 	if s.Scrape > 0 && s.Scrape < time.Millisecond {
 		bad("scrape", s.Scrape, "0s, or 1ms or more")
@@ -152,6 +164,8 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 		{given["device"] && strings.Contains(*devices, "*"), given["replicas"], "--replicas is given beside --device with counts, which say how many there are"},
 		{o.goodput, o.load > 0, "--goodput searches for the rate that --load and --sensitivity take a share of: one of them"},
 		{o.sensitivity, o.format == "csv", "--sensitivity prints a table or JSON, no csv"},
+		{strings.Contains(*gateways, ","), o.format == "csv" || o.sensitivity || o.timeline != "" || o.calls != "" || o.svg != "" || o.csv != "",
+			"--gateways is a list, which prints a table for each number or JSON; --sensitivity, --format csv, --timeline, --calls, --svg and --csv go with one number"},
 		{o.load > 0, given["rate-scale"], "--rate-scale is given beside --load or --sensitivity, which find the rate"},
 	} {
 		if x.a && x.b {
@@ -215,12 +229,36 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	return o, errors.Join(errs...)
 }
 
+// parseTTFT reads --slo-ttft: a duration, a multiple of the unloaded prefill, or both.
+func parseTTFT(text string, slo *sim.SLO) error {
+	if text == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		if factor, ok := strings.CutSuffix(part, "x"); ok {
+			x, err := strconv.ParseFloat(factor, 64)
+			if err == nil && x > 0 && x <= mostPrefills && slo.Prefill == 0 {
+				slo.Prefill = x
+				continue
+			}
+		} else if d, err := time.ParseDuration(part); err == nil && d >= 0 && d <= longest && slo.TTFT == 0 {
+			slo.TTFT = d
+			continue
+		}
+		return fmt.Errorf("--slo-ttft: %q is not allowed; allowed: a duration from 0s to %v, a multiple of the unloaded prefill as in 3x, above 0 and at most %d, or both as in 2s,3x (durations like 4s or 100ms)",
+			text, longest, mostPrefills)
+	}
+	return nil
+}
+
 // Bounds of what one command may ask for.
 const (
 	longest      = 10000 * time.Hour // of durations
 	mostReplicas = 4096
 	mostBlocks   = 1 << 27 // of KV, over all engines: about 5 GB
 	mostReadings = 1000    // of one engine that are on their way to one gateway
+	mostPrefills = 1000    // of --slo-ttft
+	mostGateways = 1 << 10
 )
 
 // sameFiles reports files that would be written twice, or over the trace.

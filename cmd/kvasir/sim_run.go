@@ -59,7 +59,8 @@ func (o *simOptions) run(ctx context.Context, env environment) error {
 	}
 	s.runs.begin(env.stderr)
 	defer s.runs.end()
-	report := simReport{Config: o.describe(w)}
+	var notes []string
+	o.scenario.Gateways = o.gateways[0]
 	if o.load > 0 && !o.sensitivity {
 		if err := s.matchLoad(ctx); err != nil {
 			return err
@@ -67,21 +68,28 @@ func (o *simOptions) run(ctx context.Context, env environment) error {
 		if s.work, err = o.work.load(ctx, o.seed, o.seeds, o.rate); err != nil {
 			return err
 		}
-		report.Config = o.describe(s.work)
-		report.Config.Notes = append(report.Config.Notes, fmt.Sprintf("rate scale %.4g is %g of the pool's capacity, %.4g (least-outstanding's goodput)", o.rate, o.load, o.rate/o.load))
+		notes = append(notes, fmt.Sprintf("rate scale %.4g is %g of the pool's capacity, %.4g (least-outstanding's goodput)", o.rate, o.load, o.rate/o.load))
 	}
-	switch {
-	case o.sensitivity:
-		return s.sensitivityReport(ctx, env.stdout, &report)
-	case o.goodput:
-		return s.goodputReport(ctx, env.stdout, &report)
-	}
-	report.Results, err = s.rows(ctx, o.policies, o.rate, o.scenario.Engines)
-	if err != nil {
-		return err
+	var reports []*simReport
+	for _, n := range o.gateways {
+		o.scenario.Gateways = n
+		report := &simReport{Config: o.describe(s.work)}
+		report.Config.Notes = append(report.Config.Notes, notes...)
+		switch {
+		case o.sensitivity:
+			return s.sensitivityReport(ctx, env.stdout, report)
+		case o.goodput:
+			err = s.goodputReport(ctx, report)
+		default:
+			report.Results, err = s.rows(ctx, o.policies, o.rate, o.scenario.Engines)
+		}
+		if err != nil {
+			return err
+		}
+		reports = append(reports, report)
 	}
 	s.runs.end()
-	return o.print(env.stdout, &report)
+	return o.print(env.stdout, reports)
 }
 
 // resize makes the engines' blocks as long as the trace's, for as many tokens: blocks that
@@ -193,15 +201,35 @@ func (o *simOptions) warmupOf(w *loadedWorkload) time.Duration {
 	return w.length / 10
 }
 
-func (o *simOptions) print(out io.Writer, r *simReport) error {
-	switch o.format {
-	case "json":
-		return printJSON(out, r)
-	case "csv":
-		return sim.WriteCSV(out, r.Results)
+// print writes what was found: a report for each number of gateways. JSON is an array where
+// several were asked for.
+func (o *simOptions) print(out io.Writer, reports []*simReport) error {
+	switch {
+	case o.format == "json" && len(reports) > 1:
+		return printJSON(out, reports)
+	case o.format == "json":
+		return printJSON(out, reports[0])
+	case o.format == "csv" && o.goodput:
+		return writeGoodputCSV(out, reports[0].Goodput)
+	case o.format == "csv":
+		return sim.WriteCSV(out, reports[0].Results)
 	}
-	r.Config.write(out)
-	return sim.WriteTable(out, r.Results)
+	for i, r := range reports {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		r.Config.write(out)
+		var err error
+		if o.goodput {
+			err = writeGoodputTable(out, r.Goodput, o.attainment)
+		} else {
+			err = sim.WriteTable(out, r.Results)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write says what was simulated.
@@ -225,13 +253,20 @@ func (c *simConfig) write(out io.Writer) {
 // sloText names the bounds that there are.
 func sloText(s sim.SLO) string {
 	var bounds []string
-	for _, x := range []struct {
-		name  string
-		bound time.Duration
-	}{{"ttft", s.TTFT}, {"tpot", s.TPOT}, {"e2e", s.E2E}} {
-		if x.bound > 0 {
-			bounds = append(bounds, fmt.Sprintf("%s %v", x.name, x.bound))
-		}
+	ttft := fmt.Sprintf("ttft %v", s.TTFT)
+	switch {
+	case s.Prefill > 0 && s.TTFT > 0:
+		bounds = append(bounds, fmt.Sprintf("%s or %g × unloaded prefill", ttft, s.Prefill))
+	case s.Prefill > 0:
+		bounds = append(bounds, fmt.Sprintf("ttft %g × unloaded prefill", s.Prefill))
+	case s.TTFT > 0:
+		bounds = append(bounds, ttft)
+	}
+	if s.TPOT > 0 {
+		bounds = append(bounds, fmt.Sprintf("tpot %v", s.TPOT))
+	}
+	if s.E2E > 0 {
+		bounds = append(bounds, fmt.Sprintf("e2e %v", s.E2E))
 	}
 	if bounds == nil {
 		return "no SLO"
@@ -252,6 +287,7 @@ func (s *simulator) one(ctx context.Context, p namedPolicy, rate float64, engine
 	}
 	x := s.scenario
 	x.Rule, x.Params, x.Engines, x.Seed = p.rule, p.params, slices.Clone(engines), s.seed+uint64(seed)
+	x.Reference = &s.scenario.Engines[0].Config
 	x.Warmup = mono.FromSeconds(s.warmupOf(s.work).Seconds() * s.work.lasts(rate).Seconds() / s.work.length.Seconds())
 	if p.name == pooled {
 		x.Queue = admission.Config{} // it has no choice to make that waiting could better
@@ -388,39 +424,16 @@ func newCurve(name string, c *sim.Curve) goodputCurve {
 	return g
 }
 
-// pooled is what no policy can hope for: one engine as fast as all of them together, with all
-// of their blocks, so that nothing waits beside an idle engine and every cache is everybody's.
+// pooled is the name of the bound, sim.Pooled.
 const pooled = "pooled (bound)"
-
-// pooledEngine returns that engine; false where the engines differ, or something happens to
-// them, so that none stands for all.
-func pooledEngine(engines []sim.Engine) ([]sim.Engine, bool) {
-	for _, e := range engines {
-		if e.Config.Profile.Name != engines[0].Config.Profile.Name || len(e.Down) > 0 || len(e.Pace) > 0 || e.Joins > 0 {
-			return nil, false
-		}
-	}
-	c := engines[0].Config
-	n := len(engines)
-	c.Profile = c.Profile.Scaled(1 / float64(n))
-	c.Overhead /= time.Duration(n)
-	c.Speculation.Overhead /= time.Duration(n)
-	c.NumBlocks *= n
-	c.Host.Blocks *= n
-	c.Host.Bandwidth *= float64(n)
-	c.MaxSeqs *= n
-	// A step is as long as one of the engines': what is computed in it comes out with it.
-	c.MaxBatchedTokens = max(c.MaxBatchedTokens, c.MaxSeqs*(1+c.Speculation.Drafted))
-	return []sim.Engine{{Config: c}}, true
-}
 
 // steady is how long a run lasts at least whose goodput is believed without a word.
 const steady = 5 * time.Minute
 
-// goodputReport searches every policy's goodput.
-func (s *simulator) goodputReport(ctx context.Context, out io.Writer, report *simReport) error {
+// goodputReport searches every policy's goodput, and writes the files that go with it.
+func (s *simulator) goodputReport(ctx context.Context, report *simReport) error {
 	report.Goodput = make([]goodputCurve, len(s.policies))
-	whole, same := pooledEngine(s.scenario.Engines)
+	whole, same := sim.Pooled(s.scenario.Engines)
 	if same {
 		report.Goodput = append(report.Goodput, goodputCurve{})
 	} else {
@@ -447,7 +460,6 @@ func (s *simulator) goodputReport(ctx context.Context, out io.Writer, report *si
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	s.runs.end()
 	for _, g := range report.Goodput {
 		if math.IsNaN(float64(g.RateScale)) {
 			continue
@@ -468,14 +480,7 @@ func (s *simulator) goodputReport(ctx context.Context, out io.Writer, report *si
 			}
 		}
 	}
-	switch s.format {
-	case "json":
-		return printJSON(out, report)
-	case "csv":
-		return writeGoodputCSV(out, report.Goodput)
-	}
-	report.Config.write(out)
-	return writeGoodputTable(out, report.Goodput, s.attainment)
+	return nil
 }
 
 // createFile writes a file whole, or says why not.

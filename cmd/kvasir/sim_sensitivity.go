@@ -7,46 +7,9 @@ import (
 	"io"
 	"slices"
 	"text/tabwriter"
-	"time"
 
-	"kvasir/accelerator"
-	"kvasir/engine"
 	"kvasir/sim"
 )
-
-// variation is a pool whose steps cost something else than the profile says.
-type variation struct {
-	name   string
-	change func(p *accelerator.Profile, c *engine.Config)
-}
-
-// variations are ±10 % of each kind of cost.
-func variations() []variation {
-	out := []variation{{"as the profile says", func(*accelerator.Profile, *engine.Config) {}}}
-	for _, f := range []float64{1.1, 0.9} {
-		sign := fmt.Sprintf("%+.0f %%", (f-1)*100)
-		out = append(out,
-			variation{"prefill " + sign, func(p *accelerator.Profile, _ *engine.Config) {
-				for i := range p.DenseMicros {
-					p.DenseMicros[i] *= f
-				}
-				p.PrefillMicros *= f
-			}},
-			variation{"decode " + sign, func(p *accelerator.Profile, _ *engine.Config) {
-				p.Decode.Base *= f
-				p.Decode.PerSequence *= f
-				p.Decode.PerContextToken *= f
-			}},
-			variation{"overhead " + sign, func(p *accelerator.Profile, c *engine.Config) {
-				p.Elementwise.Base *= f
-				p.Elementwise.PerToken *= f
-				p.HeadMicros *= f
-				c.Overhead = time.Duration(float64(c.Overhead) * f)
-			}},
-		)
-	}
-	return out
-}
 
 // ranking is the policies' order under one variation, the best first.
 type ranking struct {
@@ -61,17 +24,17 @@ type ranking struct {
 // one's own capacity, and tells how the order by goodput (then mean TTFT) changes.
 func (s *simulator) sensitivityReport(ctx context.Context, out io.Writer, report *simReport) error {
 	var rankings []ranking
-	for _, v := range variations() {
-		engines := perturbed(s.scenario.Engines, v.change)
+	for _, v := range append([]sim.Variation{{Name: "as the profile says"}}, sim.Variations()...) {
+		engines := v.Of(s.scenario.Engines)
 		rate, err := s.rateAt(ctx, engines)
 		if err != nil {
-			return fmt.Errorf("%s: %w", v.name, err)
+			return fmt.Errorf("%s: %w", v.Name, err)
 		}
 		rows, err := s.rows(ctx, s.policies, rate, engines)
 		if err != nil {
-			return fmt.Errorf("%s: %w", v.name, err)
+			return fmt.Errorf("%s: %w", v.Name, err)
 		}
-		r := ranking{Variation: v.name, RateScale: rate, Results: rows}
+		r := ranking{Variation: v.Name, RateScale: rate, Results: rows}
 		byResult := slices.Clone(rows)
 		slices.SortStableFunc(byResult, func(a, b sim.Row) int {
 			return cmp.Or(cmp.Compare(b.Goodput, a.Goodput), cmp.Compare(a.TTFT.Mean, b.TTFT.Mean))
@@ -119,15 +82,4 @@ func swapped(a, b []string) int {
 		}
 	}
 	return n
-}
-
-// perturbed returns the engines with one kind of cost changed.
-func perturbed(engines []sim.Engine, change func(*accelerator.Profile, *engine.Config)) []sim.Engine {
-	out := slices.Clone(engines)
-	for i := range out {
-		c := &out[i].Config
-		c.Profile = c.Profile.Scaled(1) // a copy
-		change(&c.Profile, c)
-	}
-	return out
 }

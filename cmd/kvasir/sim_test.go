@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -169,6 +170,10 @@ func TestSim_SaysWhatIsWrong(t *testing.T) {
 		"--goodput searches":            {"--trace", excerpt, "--goodput", "--load", "0.5", "--slo-ttft", "1s"},
 		"durations like 4s":             {"--trace", excerpt, "--slo-ttft", "4"},
 		"KV blocks; allowed":            {"--trace", excerpt, "--num-gpu-blocks", "2147483646"},
+		"--gateways: \"x\"":             {"--trace", excerpt, "--gateways", "1,x"},
+		"--gateways: \"2\"":             {"--trace", excerpt, "--gateways", "2,2"},
+		"--gateways is a list":          {"--trace", excerpt, "--gateways", "1,2", "--format", "csv"},
+		"as in 3x":                      {"--trace", excerpt, "--slo-ttft", "2s,0x"},
 		"times --scrape":                {"--trace", excerpt, "--scrape", "1ms", "--scrape-delay", "1000h"},
 		"--warmup: -5s":                 {"--trace", excerpt, "--warmup", "-5s"},
 		"expected FROM-TO":              {"--trace", excerpt, "--down", "1@x"},
@@ -338,5 +343,58 @@ func TestSim_EndsWhenInterrupted(t *testing.T) {
 	var out, errs bytes.Buffer
 	if code := run(ctx, environment{stdout: &out, stderr: &errs, getenv: os.Getenv}, []string{"sim", "--trace", excerpt}); code != 1 || !strings.Contains(errs.String(), "interrupted") {
 		t.Errorf("exit %d: %s%s", code, out.String(), errs.String())
+	}
+}
+
+func TestSim_AListOfGatewaysPrintsATableForEach(t *testing.T) {
+	args := []string{"--trace", excerpt, "--policy", "least-outstanding,cache-aware", "--sessions", "600", "--gateways", "1,4", "--slo-ttft", "2s,3x", "--scrape-loss", "0.1"}
+	code, out, errs := simulate(t, args...)
+	if code != 0 || strings.Count(out, "cache-aware") != 2 || !strings.Contains(out, "gateways: 1,") || !strings.Contains(out, "gateways: 4,") {
+		t.Fatalf("exit %d: %s\n%s", code, errs, out)
+	}
+	if !strings.Contains(out, "SLO ttft 2s or 3 × unloaded prefill") {
+		t.Errorf("the SLO is missing in\n%s", out)
+	}
+	var reports []struct {
+		Config  struct{ Gateways int }
+		Results []struct {
+			TTFT struct{ Mean float64 } `json:"ttft_s"`
+		}
+	}
+	code, out, errs = simulate(t, append(args, "--format", "json")...)
+	if err := json.Unmarshal([]byte(out), &reports); code != 0 || err != nil || len(reports) != 2 {
+		t.Fatalf("exit %d: %s, %v, %d reports", code, errs, err, len(reports))
+	}
+	if reports[0].Config.Gateways != 1 || reports[1].Config.Gateways != 4 || reports[0].Results[1].TTFT == reports[1].Results[1].TTFT {
+		t.Errorf("%+v", reports)
+	}
+	// One number of the list is what that number alone is.
+	code, out, _ = simulate(t, append(slices.Clone(args[:7]), "4", "--slo-ttft", "2s,3x", "--scrape-loss", "0.1", "--format", "json")...)
+	var alone struct {
+		Results []struct {
+			TTFT struct{ Mean float64 } `json:"ttft_s"`
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &alone); code != 0 || err != nil || alone.Results[1].TTFT != reports[1].Results[1].TTFT {
+		t.Errorf("alone: exit %d, %v, %+v; in the list %+v", code, err, alone, reports[1])
+	}
+}
+
+func TestSim_AWiderBoundKeepsMoreCalls(t *testing.T) {
+	attained := func(bound string) float64 {
+		code, out, errs := simulate(t, "--trace", excerpt, "--policy", "round-robin", "--replicas", "2", "--sessions", "600", "--slo-ttft", bound, "--format", "json")
+		var report struct {
+			Results []struct {
+				Attainment float64 `json:"slo_attainment"`
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &report); code != 0 || err != nil {
+			t.Fatalf("exit %d: %s, %v", code, errs, err)
+		}
+		return report.Results[0].Attainment
+	}
+	narrow, either, relative := attained("1s"), attained("1s,3x"), attained("3x")
+	if !(narrow < either && relative < either && relative > 0) {
+		t.Errorf("1s: %v, 3x: %v, the wider of both: %v", narrow, relative, either)
 	}
 }

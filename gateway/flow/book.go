@@ -18,7 +18,8 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 		s.life = now
 	}
 	if s.unanswered++; s.unanswered == m.health.StallCalls && m.health.Stall > 0 {
-		m.silenceAt = min(m.silenceAt, s.life.Add(m.health.Stall))
+		// Those before may have waited for longer than that already.
+		m.silenceAt = min(m.silenceAt, max(s.life.Add(m.health.Stall), now+1))
 		m.requestWake(m.silenceAt)
 	}
 	c.older, c.newer = s.newest, none

@@ -56,6 +56,9 @@ func (d *driver) step(e Event) []Action {
 		case Recall:
 			d.recalls = append(d.recalls, a)
 		case WakeAt:
+			if a.At <= d.now {
+				d.t.Errorf("at %d ns a wake-up is asked for at %d ns", d.now, a.At)
+			}
 		default:
 			d.notices = append(d.notices, a)
 		}
@@ -341,6 +344,19 @@ func TestF34_SilenceTakesAnEndpointOutAndItsCallsBack(t *testing.T) {
 	}
 	if len(d.recalls) != 5 {
 		t.Errorf("after five seconds %d of 5 calls were taken back", len(d.recalls))
+	}
+}
+
+func TestF34_TheCallThatMakesItSilentMayComeLate(t *testing.T) {
+	d, _ := hanging(t, newConfig(newTestPool("p", lightest{}, "a", "b")), 2)
+	d.now = d.now.Add(time.Minute)
+	for range 2 {
+		d.id++
+		d.step(Arrive(request(d.id))) // step sees that nothing is to be done before now
+	}
+	d.step(Wake())
+	if d.count(Ejected) != 1 {
+		t.Errorf("notices %+v", d.notices)
 	}
 }
 
