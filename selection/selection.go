@@ -58,8 +58,13 @@ func (q *Request) Tokens(n int) int { return kvblock.Span(n) * q.BlockTokens }
 // first n of Blocks. One token is always computed: the last one's logits are the answer's
 // beginning.
 func (q *Request) Work(n int32) Work {
-	tokens := int64(max(q.InputTokens-q.Tokens(int(n)), 1))
-	return Work{Tokens: tokens, Attention: tokens * (2*int64(q.InputTokens) - tokens) / 2}
+	return Prefill(int64(q.InputTokens), int64(q.Tokens(int(n))))
+}
+
+// Prefill returns the work of a prompt of so many tokens of which so many are cached.
+func Prefill(input, cached int64) Work {
+	tokens := max(input-cached, 1)
+	return Work{Tokens: tokens, Attention: tokens * (2*input - tokens) / 2}
 }
 
 // Work is prefill: what engines compute of prompts before the first tokens of answers.
@@ -170,7 +175,7 @@ type Sample struct {
 	Own        Work          // of the call itself
 	Ahead      Work          // of the calls that were pending at the endpoint
 	HeadServed time.Duration // for how long the endpoint can have worked on the oldest of those
-	Decoding   int32         // calls there that had their first token already
+	Context    int64         // prompt tokens of the calls there that had their first token already
 	Predicted  time.Duration // Choice.Predicted
 }
 
@@ -188,15 +193,10 @@ type Predictor interface {
 
 // End is what came of a call whose answer is complete.
 type End struct {
-	Slot     Slot
-	At       mono.Time     // of the end
-	TTFT     time.Duration // from the dispatch
-	Answer   time.Duration // from the first content to the end
-	Input    int           // tokens of the prompt, as the router knows or estimates them
-	Own      Work          // as it was believed at the dispatch
-	Decoding int32         // calls there that had their first token already, at the dispatch
-	Stream   bool
-	Usage    Usage
+	Sample
+	Ended  mono.Time // the answer after its first content took Ended - At
+	Stream bool
+	Usage  Usage
 }
 
 // Usage is what an answer said that it cost, in tokens. Known is false where the answer

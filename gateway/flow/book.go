@@ -112,7 +112,7 @@ func (m *Machine) await(now mono.Time, i int32) {
 		overlap = m.overlap[c.slot]
 	}
 	c.work, c.ahead, c.headServed = c.request.Work(overlap), b.PendingWork, 0
-	c.decoding = b.Outstanding - 1 - b.Pending
+	c.context = b.OutstandingTokens - b.PendingTokens
 	c.olderWait, c.newerWait = s.lastWait, none
 	if s.lastWait != none {
 		c.headServed = now.Sub(b.HeadSince)

@@ -49,7 +49,7 @@ type call struct {
 	found      int32          // blocks that an endpoint was believed to hold or to compute, where the pool has flights
 	ahead      selection.Work // of those that were pending there before
 	headServed time.Duration  // how long the oldest of those had been worked on
-	decoding   int32          // how many there had their first token
+	context    int64          // prompt tokens of those there that had their first token
 	believed   prefix.Belief  // what it was believed to hold of the prompt
 	predicted  time.Duration
 	first      mono.Time // of its first content
@@ -62,6 +62,14 @@ type call struct {
 	wait   time.Duration   // that its endpoint named with back-pressure
 
 	next int32 // free list
+}
+
+// sample is what came of the running attempt's prefill. Its first content has come.
+func (c *call) sample() selection.Sample {
+	return selection.Sample{
+		Slot: c.slot, At: c.first, TTFT: c.first.Sub(c.dispatched), Input: c.request.InputTokens,
+		Own: c.work, Ahead: c.ahead, HeadServed: c.headServed, Context: c.context, Predicted: c.predicted,
+	}
 }
 
 // trial is an endpoint that a call has tried, and how that ended.

@@ -105,9 +105,8 @@ type Machine struct {
 	admitAt   mono.Time // when one of them may be able to go; Never: nothing is known to come
 	wakeAt    mono.Time // earliest wake-up asked for and not delivered; Never: none
 	last      mono.Time
-	random    seed.Rand        // of the pick under way; here, so that it need not be allocated
-	sample    selection.Sample // likewise
-	end       selection.End    // likewise
+	random    seed.Rand     // of the pick under way; here, so that it need not be allocated
+	end       selection.End // likewise
 	actions   []Action
 	carried   int // of actions, those that a Snapshot left for the next Step
 }
@@ -372,11 +371,8 @@ func (m *Machine) firstToken(r *report) {
 	}
 	m.landed(r.at, c)
 	if l := s.pool.learner; l != nil && (c.request.Stream || c.request.Kind == selection.Embed) {
-		m.sample = selection.Sample{
-			Slot: c.slot, At: r.at, TTFT: r.at.Sub(c.dispatched), Input: c.request.InputTokens,
-			Own: c.work, Ahead: c.ahead, HeadServed: c.headServed, Decoding: c.decoding, Predicted: c.predicted,
-		}
-		l.Learn(&m.sample)
+		m.end.Sample = c.sample()
+		l.Learn(&m.end.Sample)
 	}
 }
 
@@ -396,10 +392,7 @@ func (m *Machine) done(r *report) {
 		m.correct(c, r.usage)
 	}
 	if l := s.pool.endLearner; l != nil && c.committed && r.outcome == attempt.Success {
-		m.end = selection.End{
-			Slot: c.slot, At: r.at, TTFT: c.first.Sub(c.dispatched), Answer: r.at.Sub(c.first), Input: c.request.InputTokens,
-			Own: c.work, Decoding: c.decoding, Stream: c.request.Stream, Usage: r.usage,
-		}
+		m.end = selection.End{Sample: c.sample(), Ended: r.at, Stream: c.request.Stream, Usage: r.usage}
 		l.LearnEnd(&m.end)
 	}
 	m.judge(r, c)

@@ -156,6 +156,15 @@ func Catalog() []Rule {
 			Reasons: []selection.Reason{ReasonBaseModel, ReasonActive, ReasonFreeSlot, ReasonAwaited, ReasonNoSlot, ReasonTooBusy},
 			Params:  func() Params { return &LoRAAffinity{Then: "least-outstanding", Slack: 8, Slots: 1} },
 		},
+		{
+			Name:    "predicted-ttft",
+			Doc:     "the lowest predicted time to first token, priced for what the call does to others",
+			Source:  "ours; article sections 5 and 6",
+			Reasons: []selection.Reason{ReasonNearest, ReasonElsewhere},
+			Params: func() Params {
+				return &PredictedTTFT{Work: 3, Decode: 1, Interference: 0.3, Crowding: 1, Window: 20 * time.Second}
+			},
+		},
 	}
 }
 

@@ -56,24 +56,13 @@ func (c *EWMALatency) Validate() []ParamError {
 
 // New returns the policy.
 func (c *EWMALatency) New() selection.Policy {
-	p := &ewmaLatency{decay: float64(c.Decay)}
-	for n := range p.weights {
-		p.weights[n] = portable.Exp(-float64(n) / weightSteps)
-	}
-	return p
+	return &ewmaLatency{constant: float64(c.Decay), decay: newDecay(c.Decay)}
 }
 
-const (
-	weightSteps  = 256 // how finely a pick resolves the decay
-	weightDecays = 16  // after as many decays nothing is left, instead of 1e-7
-)
-
 type ewmaLatency struct {
-	decay    float64   // in nanoseconds
+	constant float64 // of the decay, in nanoseconds
+	decay    *decay
 	averages []average // by slot
-	// weights holds exp(-n/weightSteps). A pick needs a weight for every endpoint, and
-	// looking them up makes it half as long.
-	weights [weightSteps * weightDecays]float64
 }
 
 type average struct {
@@ -90,7 +79,7 @@ func (p *ewmaLatency) Learn(s *selection.Sample) {
 	if t > a.ttft {
 		a.ttft = t
 	} else {
-		w := portable.Exp(-float64(max(at.Sub(a.at), 0)) / p.decay)
+		w := portable.Exp(-float64(max(at.Sub(a.at), 0)) / p.constant)
 		a.ttft = float64(a.ttft*w) + float64(t*(1-w))
 	}
 	a.at = max(a.at, at)
@@ -108,16 +97,10 @@ func (p *ewmaLatency) Pick(v *selection.View, _ *selection.Request, r *seed.Rand
 	averages, scores, book := p.averages, v.Scores, v.Book
 	fastest := p.fastest(v.Candidates)
 	slowest, unmeasured := fastest, false
-	steps := weightSteps / p.decay
 	for i, slot := range v.Candidates {
 		latency := averages[slot].ttft
 		if latency > fastest {
-			age := float64(max(v.Now.Sub(averages[slot].at), 0)) * steps
-			if age < float64(len(p.weights)) {
-				latency = float64(latency * p.weights[int(age)])
-			} else {
-				latency = 0
-			}
+			latency = float64(latency * p.decay.weight(v.Now.Sub(averages[slot].at)))
 			if latency < fastest {
 				latency = fastest
 			}

@@ -1,0 +1,264 @@
+package policy
+
+import (
+	"time"
+
+	"kvasir/internal/mono"
+	"kvasir/internal/seed"
+	"kvasir/selection"
+	"kvasir/selection/pace"
+)
+
+// The reasons of predicted-ttft.
+const (
+	ReasonNearest   selection.Reason = "nearest"   // the lowest cost, and nobody holds more of the prompt
+	ReasonElsewhere selection.Reason = "elsewhere" // the lowest cost, though another one holds more of the prompt
+)
+
+// PredictedTTFT picks the lowest predicted cost of answering the call, to itself and to
+// others, in shares of what callers want (View.SLO):
+//
+//	cost = ttft / D_ttft + work·W / D_ttft
+//	     + decode·tpot / D_tpot
+//	     + active·(interference·W/E[output] + crowding·step) / D_tpot
+//
+//	u       uncached tokens: input less overlap (resident, or on its way with a call in flight)
+//	W       prefill time of u, attention over what is cached included
+//	ttft    what is left of the prefill pending there + W + one step
+//	tpot    a step with the contexts of all calls there and this one's, / (1 - share of the
+//	        last seconds in which the endpoint was given prefill to do)
+//	step    what this call's context adds to each step
+//	active  calls there that are not finished
+//
+// The second term is the price of work as such: a prefix that is computed again takes away
+// time from calls to come, which a rule that only looks at the call itself gives away as
+// soon as a cold endpoint is idle. The last one is what this call does to those beside it:
+// its prefill stops their answers for W, which spreads over E[output] tokens, and its
+// context makes each of their steps longer. Both vanish where there is nobody.
+//
+// Nothing has to be measured beforehand. What prefill and steps cost is learned from the
+// answers (package pace): of calls that found no other prefill under way, with the cached
+// tokens that their usage reports where it does. E[output] is the mean answer. Where no SLO
+// is given, D is the median of what calls get, so that the two still weigh alike. What is
+// pending is the load book's and exact; it is taken to be served in the order of its
+// coming, and the oldest call's progress is the time that has passed.
+//
+// It is what article sections 5.4 and 6 trade by weights, in seconds: least-prefill-left is
+// its first term, lmetric the product of first and last, sticky-until-saturated the second
+// without a price. See docs/decisions/0016 for what each term is worth.
+//
+// Score: cost. Setting a weight to 0 takes its term out.
+type PredictedTTFT struct {
+	Work         float64       `config:"work" doc:"price of a second of prefill beside the time that it takes; at least 0"`
+	Decode       float64       `config:"decode" doc:"weight of the time between the call's own tokens; at least 0"`
+	Interference float64       `config:"interference" doc:"weight of what the call's prefill delays others; at least 0"`
+	Crowding     float64       `config:"crowding" doc:"weight of what the call's context delays others; at least 0"`
+	Window       time.Duration `config:"window" doc:"over how long the prefill that an endpoint was given counts as its traffic; above 0"`
+}
+
+// Validate reports negative weights and a window that is not positive.
+func (c *PredictedTTFT) Validate() []ParamError {
+	var errs []ParamError
+	for _, w := range []struct {
+		name  string
+		value float64
+	}{{"work", c.Work}, {"decode", c.Decode}, {"interference", c.Interference}, {"crowding", c.Crowding}} {
+		if !finite(w.value) || w.value < 0 {
+			errs = append(errs, ParamError{w.name, w.value, "a number of at least 0"})
+		}
+	}
+	if c.Window <= 0 {
+		errs = append(errs, ParamError{"window", c.Window, "a duration above 0"})
+	}
+	return errs
+}
+
+// New returns the policy.
+func (c *PredictedTTFT) New() selection.Policy {
+	return &predictedTTFT{config: *c, window: newDecay(c.Window), ttft: 1, tpot: 0.05, output: 200}
+}
+
+type predictedTTFT struct {
+	config  PredictedTTFT
+	pace    pace.Pool
+	window  *decay
+	traffic []traffic // by slot
+	ttft    typical   // what calls get, in seconds
+	tpot    typical
+	output  float64 // mean tokens of an answer
+}
+
+// traffic is the prefill that an endpoint was given, in seconds; old work counts less.
+type traffic struct {
+	seconds float64
+	at      mono.Time
+}
+
+// typical follows the median of what it is told by one percent a time.
+type typical float64
+
+func (t *typical) follow(x float64) {
+	if x > float64(*t) {
+		*t *= 1.01
+	} else {
+		*t /= 1.01
+	}
+}
+
+// mostTraffic bounds the share of time with prefill, beyond which a decode would never end.
+const mostTraffic = 0.95
+
+// UsesOverlap marks the policy as one that reads View.Overlap.
+func (*predictedTTFT) UsesOverlap() {}
+
+// wanted is what calls are held to, in seconds.
+type wanted struct{ ttft, tpot float64 }
+
+func (p *predictedTTFT) wanted(v *selection.View) wanted {
+	w := wanted{float64(p.ttft), float64(p.tpot)}
+	if v.SLO.TTFT > 0 {
+		w.ttft = v.SLO.TTFT.Seconds()
+	}
+	if v.SLO.TPOT > 0 {
+		w.tpot = v.SLO.TPOT.Seconds()
+	}
+	return w
+}
+
+// outlook is what is expected of a call at an endpoint, in seconds.
+type outlook struct {
+	backlog float64 // until the prefill that is pending there is done
+	prefill float64 // W
+	start   float64 // one step
+	traffic float64 // share of the last time
+	step    float64 // added to each step there
+}
+
+func (o *outlook) ttft() float64 { return o.backlog + o.prefill + o.start }
+
+// tpot is the time between the call's tokens.
+func (o *outlook) tpot() float64 { return (o.start + o.step) / (1 - o.traffic) }
+
+// look returns what is expected of the call at a slot for which there is room.
+func (p *predictedTTFT) look(v *selection.View, q *selection.Request, slot selection.Slot) outlook {
+	b, m, f := &v.Book[slot], p.pace.Model(), p.pace.Factor(slot)
+	decoding := b.OutstandingTokens - b.PendingTokens
+	o := outlook{
+		prefill: float64(f * m.Prefill(q.Work(overlap(v, slot)), decoding)),
+		start:   float64(f * m.Step(b.OutstandingTokens)),
+		step:    float64(f * float64(m.Context*float64(q.InputTokens))),
+	}
+	if b.Pending > 0 {
+		head := float64(f*m.Prefill(b.Head, decoding)) - v.Now.Sub(b.HeadSince).Seconds()
+		o.backlog = max(head, 0) + float64(f*m.Prefill(b.PendingWork.Minus(b.Head), decoding))
+	}
+	t := &p.traffic[slot]
+	o.traffic = min(float64(t.seconds*p.window.weight(v.Now.Sub(t.at)))/p.config.Window.Seconds(), mostTraffic)
+	return o
+}
+
+// overlap returns how many blocks the slot is believed to hold of the prompt, or to be about to.
+func overlap(v *selection.View, slot selection.Slot) int32 {
+	if v.Overlap == nil {
+		return 0
+	}
+	return v.Overlap[slot]
+}
+
+// terms are a cost's parts, in shares of what is wanted.
+type terms struct{ ttft, work, decode, imposed float64 }
+
+func (t *terms) sum() float64 { return t.ttft + t.work + t.decode + t.imposed }
+
+func (p *predictedTTFT) price(o *outlook, w wanted, active int32) terms {
+	c := &p.config
+	delay := float64(c.Interference*o.prefill)/p.output + float64(c.Crowding*o.step)
+	return terms{
+		ttft:    o.ttft() / w.ttft,
+		work:    float64(c.Work*o.prefill) / w.ttft,
+		decode:  float64(c.Decode*o.tpot()) / w.tpot,
+		imposed: float64(float64(active)*delay) / w.tpot,
+	}
+}
+
+func (p *predictedTTFT) Pick(v *selection.View, q *selection.Request, r *seed.Rand) selection.Choice {
+	p.grow(v.Candidates[len(v.Candidates)-1])
+	w, longest := p.wanted(v), int32(0)
+	for i, slot := range v.Candidates {
+		o := p.look(v, q, slot)
+		t := p.price(&o, w, v.Book[slot].Outstanding)
+		v.Scores[i] = t.sum()
+		longest = max(longest, overlap(v, slot))
+	}
+	best := argmin(v.Scores, r)
+	slot := v.Candidates[best]
+	o := p.look(v, q, slot)
+	p.give(v.Now, slot, o.prefill)
+	choice := selection.Choice{Index: best, Reason: ReasonNearest}
+	if overlap(v, slot) < longest {
+		choice.Reason = ReasonElsewhere
+	}
+	if p.pace.Known() {
+		choice.Predicted = mono.FromSeconds(o.ttft())
+	}
+	return choice
+}
+
+// give counts prefill as the endpoint's traffic.
+func (p *predictedTTFT) give(now mono.Time, slot selection.Slot, seconds float64) {
+	t := &p.traffic[slot]
+	t.seconds = float64(t.seconds*p.window.weight(now.Sub(t.at))) + seconds
+	t.at = now
+}
+
+// LearnEnd teaches the pace of endpoints, and how long answers are. Only calls that found no
+// other prefill under way say what their own took.
+func (p *predictedTTFT) LearnEnd(e *selection.End) {
+	p.grow(e.Slot)
+	p.ttft.follow(e.TTFT.Seconds())
+	if e.Ahead.Tokens == 0 {
+		p.pace.Learn(e.Slot, actual(e), e.Context, max(e.TTFT, time.Microsecond).Seconds())
+	}
+	if u := e.Usage; e.Stream && u.Known && u.Output > 1 {
+		p.output += float64(0.01 * (float64(u.Output) - p.output))
+		p.tpot.follow(e.Ended.Sub(e.At).Seconds() / float64(u.Output-1))
+	}
+}
+
+// actual is the work that the call's prefill was: by what its answer said was cached, else
+// as it was believed.
+func actual(e *selection.End) selection.Work {
+	if !e.Usage.CachedKnown || e.Usage.Prompt <= 0 {
+		return e.Own
+	}
+	cached := int64(float64(e.Input) * float64(e.Usage.Cached) / float64(e.Usage.Prompt))
+	return selection.Prefill(int64(e.Input), cached)
+}
+
+// PrefillTime implements selection.Predictor.
+func (p *predictedTTFT) PrefillTime(slot selection.Slot, w selection.Work) (time.Duration, bool) {
+	p.grow(slot)
+	return mono.FromSeconds(p.pace.Factor(slot) * p.pace.Model().Prefill(w, 0)), p.pace.Known()
+}
+
+// Forget takes back what was learned of the slot's endpoint.
+func (p *predictedTTFT) Forget(slot selection.Slot) {
+	p.pace.Forget(slot)
+	if int(slot) < len(p.traffic) {
+		p.traffic[slot] = traffic{}
+	}
+}
+
+func (p *predictedTTFT) grow(slot selection.Slot) {
+	p.pace.Grow(slot)
+	if n := int(slot) + 1; n > len(p.traffic) {
+		p.traffic = append(p.traffic, make([]traffic, n-len(p.traffic))...)
+	}
+}
+
+var (
+	_ selection.OverlapUser = (*predictedTTFT)(nil)
+	_ selection.EndLearner  = (*predictedTTFT)(nil)
+	_ selection.Predictor   = (*predictedTTFT)(nil)
+	_ selection.Forgetter   = (*predictedTTFT)(nil)
+)
