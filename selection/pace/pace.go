@@ -175,11 +175,8 @@ func (p *Pool) Model() *Model { return &p.model }
 // Factor returns how many times as long the slot's endpoint takes. The slot must be one for
 // which there is room.
 func (p *Pool) Factor(slot selection.Slot) float64 {
-	switch f := p.speeds[slot].factor; {
-	case f > 1+dead:
-		return f - dead
-	case f < 1/(1+dead):
-		return float64(f * (1 + dead))
+	if f := p.speeds[slot].factor; f > 1+dead || f < 1/(1+dead) {
+		return f
 	}
 	return 1
 }
@@ -192,7 +189,7 @@ func (p *Pool) Learn(slot selection.Slot, w selection.Work, context int64, secon
 	x := features(w, context)
 	expected := p.fit.expect(&x)
 	if p.Known() {
-		seconds = min(seconds, float64(surprise*float64(expected*s.factor))+whole)
+		seconds = min(seconds, float64(surprise*float64(expected*s.factor))+least)
 	}
 	usual := seconds * p.mean() / s.factor
 	if p.Known() {
