@@ -209,9 +209,13 @@ func (p *weightedScorers) Pick(v *selection.View, q *selection.Request, r *seed.
 	if p.picker == pickMaxScore {
 		reason = ReasonScored
 	}
-	sums := p.sum(v, q, left)
-	for i, slot := range left {
-		v.Scores[v.Position[slot]] = p.rank(sums[i], r)
+	ranks := p.rank(p.sum(v, q, left), r)
+	if len(p.filters) == 0 {
+		copy(v.Scores, ranks)
+	} else {
+		for i, slot := range left {
+			v.Scores[v.Position[slot]] = ranks[i]
+		}
 	}
 	best := argmin(v.Scores, r)
 	for _, w := range p.witnesses {
@@ -242,15 +246,23 @@ func (p *weightedScorers) sum(v *selection.View, q *selection.Request, left []se
 	return p.sums
 }
 
-// rank makes a sum a number of which the lowest wins.
-func (p *weightedScorers) rank(sum float64, r *seed.Rand) float64 {
+// rank makes the sums numbers of which the lowest wins.
+func (p *weightedScorers) rank(sums []float64, r *seed.Rand) []float64 {
 	switch p.picker {
 	case pickRandom:
-		return r.Float64()
+		for i := range sums {
+			sums[i] = r.Float64()
+		}
 	case pickWeightedRandom: // the first to ring of clocks that ring at the rate of their sums, never at 0
-		return exponential(r) / sum
+		for i, sum := range sums {
+			sums[i] = exponential(r) / sum
+		}
+	default:
+		for i, sum := range sums {
+			sums[i] = p.total - sum
+		}
 	}
-	return p.total - sum
+	return sums
 }
 
 var (
