@@ -22,8 +22,10 @@ const ReasonSpill selection.Reason = "spill"
 //	                                 and > mean + balance_abs_threshold
 //
 // Load is outstanding calls, its mean over the candidates; of equal loads one at random.
-// The match ratio is that of CacheAware. A prefix that is in demand is so copied to one
-// endpoint after the other: the call that spills makes its endpoint a holder, too.
+// (SMG has since gone over to the expected wait for the choice among holders, and among all;
+// whether a call spills still goes by its calls.) The match ratio is that of CacheAware. A
+// prefix that is in demand is so copied to one endpoint after the other: the call that spills
+// makes its endpoint a holder, too.
 //
 // With an overlap_decay above 0 the holders with the least prefill to do compete alone:
 // their affinity is

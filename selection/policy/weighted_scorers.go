@@ -40,9 +40,9 @@ const (
 // whatever its queue, until its KV usage is half of all blocks above another's. What is not
 // kept is that an endpoint that reports nothing counts as idle, see package scorer.
 //
-// Score: all weights less the sum, so that 0 is the best that can be; with a random picker
-// the number drawn for an endpoint, of which the lowest wins. NaN for those that a filter
-// took out.
+// Score: all weights less the sum, so that 0 is the best that can be; with random 0, and with
+// weighted-random the number drawn for an endpoint, of which the lowest wins. NaN for those
+// that a filter took out.
 type WeightedScorers struct {
 	QueueWeight              float64 `config:"queue_weight" doc:"weight of few waiting calls; at least 0"`
 	KVCacheUtilizationWeight float64 `config:"kv_cache_utilization_weight" doc:"weight of free KV blocks; at least 0"`
@@ -209,9 +209,13 @@ func (p *weightedScorers) Pick(v *selection.View, q *selection.Request, r *seed.
 	if p.picker == pickMaxScore {
 		reason = ReasonScored
 	}
-	sums := p.sum(v, q, left)
-	for i, slot := range left {
-		v.Scores[v.Position[slot]] = p.rank(sums[i], r)
+	ranks := p.rank(p.sum(v, q, left), r)
+	if len(p.filters) == 0 {
+		copy(v.Scores, ranks)
+	} else {
+		for i, slot := range left {
+			v.Scores[v.Position[slot]] = ranks[i]
+		}
 	}
 	best := argmin(v.Scores, r)
 	for _, w := range p.witnesses {
@@ -242,15 +246,20 @@ func (p *weightedScorers) sum(v *selection.View, q *selection.Request, left []se
 	return p.sums
 }
 
-// rank makes a sum a number of which the lowest wins.
-func (p *weightedScorers) rank(sum float64, r *seed.Rand) float64 {
+// rank makes the sums numbers of which the lowest wins.
+func (p *weightedScorers) rank(sums []float64, r *seed.Rand) []float64 {
 	switch p.picker {
-	case pickRandom:
-		return r.Float64()
+	case pickRandom: // all are 0, and of equals one is drawn
 	case pickWeightedRandom: // the first to ring of clocks that ring at the rate of their sums, never at 0
-		return exponential(r) / sum
+		for i, sum := range sums {
+			sums[i] = exponential(r) / sum
+		}
+	default:
+		for i, sum := range sums {
+			sums[i] = p.total - sum
+		}
 	}
-	return p.total - sum
+	return sums
 }
 
 var (
