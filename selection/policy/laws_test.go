@@ -115,6 +115,9 @@ func drawParams(t *rapid.T, rule Rule) Params {
 		p.MaxTTFTPenalty = rapid.SampledFrom([]time.Duration{0, time.Nanosecond, 100 * time.Millisecond, 18 * time.Second}).Draw(t, "max_ttft_penalty")
 		p.ExplorationProbability = rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(t, "exploration_probability")
 	case *LoRAAffinity:
+		p.Then = rapid.SampledFrom([]string{
+			"least-outstanding", "random", "power-of-two", "ewma-latency", "consistent-hash", "least-kv", "cache-aware",
+		}).Draw(t, "then")
 		p.Slack = rapid.IntRange(0, 5).Draw(t, "slack")
 		p.Slots = rapid.IntRange(1, 3).Draw(t, "slots")
 	}
@@ -261,7 +264,7 @@ func TestLawSlotsDoNotMatter(t *testing.T) {
 
 // stateful reports whether a pick changes what the next one scores.
 func stateful(rule Rule) bool {
-	return rule.Name == "weighted-round-robin" || rule.Name == "weighted-least-request"
+	return slices.Contains([]string{"weighted-round-robin", "weighted-least-request", "lora-affinity"}, rule.Name)
 }
 
 func indices(n int) []int {
@@ -310,6 +313,9 @@ func TestLawMoreOutstandingNeverRaisesAChance(t *testing.T) {
 		}
 		rapid.Check(t, func(t *rapid.T) {
 			params, v := drawParams(t, rule), drawView(t)
+			if p, ok := params.(*LoRAAffinity); ok {
+				p.Then = "least-outstanding" // of more that stay, others draw another one
+			}
 			less, more := params.New(), params.New()
 			live(t, v, less, more)
 			q := drawRequest(t)

@@ -136,6 +136,66 @@ func TestLoRAAffinity_LetsAnotherRuleRank(t *testing.T) {
 	}
 }
 
+// Calls end at once here, so nothing is active: what counts is what was sent where. All four
+// have two slots and are equally loaded, but for what a case says.
+func TestLoRAAffinity_RemembersWhatItSent(t *testing.T) {
+	type send struct {
+		adapter kvblock.Hash
+		only    selection.Slot // the only candidate; -1: all are
+		reason  selection.Reason
+	}
+	const all = selection.None
+	forget := func(p selection.Policy) {
+		f, _ := selection.As[selection.Forgetter](p)
+		f.Forget(2)
+	}
+	for _, c := range []struct {
+		name   string
+		before []send
+		then   func(p selection.Policy, v *selection.View)
+		want   bool // the last send goes to slot 2, as resident
+	}{
+		{"it is there", []send{{9, 2, ReasonFreeSlot}}, nil, true},
+		{"with another one", []send{{9, 2, ReasonFreeSlot}, {5, 2, ReasonFreeSlot}}, nil, true},
+		{"two others came since", []send{{9, 2, ReasonFreeSlot}, {5, 2, ReasonFreeSlot}, {6, 2, ReasonFreeSlot}}, nil, false},
+		{"it came again between them", []send{{9, 2, ReasonFreeSlot}, {5, 2, ReasonFreeSlot}, {9, all, ReasonResident}, {6, 2, ReasonFreeSlot}}, nil, true},
+		{"the base model takes no slot", []send{{9, 2, ReasonFreeSlot}, {0, 2, ReasonBaseModel}, {5, 2, ReasonFreeSlot}, {0, 2, ReasonBaseModel}}, nil, true},
+		{"the endpoint is another one", []send{{9, 2, ReasonFreeSlot}}, func(p selection.Policy, _ *selection.View) { forget(p) }, false},
+		{"others use both slots", []send{{9, 2, ReasonFreeSlot}}, func(_ selection.Policy, v *selection.View) { v.Adapters[2] = 2 }, false},
+		{"it has one slot alone", []send{{9, 2, ReasonFreeSlot}, {5, 2, ReasonFreeSlot}}, func(_ selection.Policy, v *selection.View) {
+			for s := range selection.Slot(4) {
+				told(v, s, 0, 1, nil, nil)
+			}
+		}, false},
+		{"it is too loaded", []send{{9, 2, ReasonFreeSlot}}, func(_ selection.Policy, v *selection.View) {
+			for range 5 {
+				charge(v, 2, 100)
+			}
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, v := (&LoRAAffinity{Then: "least-outstanding", Slack: 4, Slots: 2}).New(), newView(4)
+			at := func(only selection.Slot) *selection.View {
+				v.Scores = v.Scores[:cap(v.Scores)]
+				restrict(v, func(s selection.Slot) bool { return only == all || s == only })
+				return v
+			}
+			for i, s := range c.before {
+				if got := pick(p, at(s.only), loraCall(s.adapter), i); got.Reason != s.reason {
+					t.Fatalf("send %d: %s, want %s", i, got.Reason, s.reason)
+				}
+			}
+			if c.then != nil {
+				c.then(p, v)
+			}
+			got := pick(p, at(all), loraCall(9), 99)
+			if resident := got.Reason == ReasonResident && v.Candidates[got.Index] == 2; resident != c.want {
+				t.Errorf("picked %d for %s, want it where it was: %v", v.Candidates[got.Index], got.Reason, c.want)
+			}
+		})
+	}
+}
+
 // One adapter takes half of all calls and fifteen share the rest. Every endpoint gets its
 // part of the calls, hardly any has more adapters than slots, and the popular one is at
 // several.
