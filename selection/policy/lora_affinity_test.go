@@ -37,10 +37,10 @@ func TestLoRAAffinity_PicksTheNearestClassWithinTheSlack(t *testing.T) {
 		want   selection.Slot
 		reason selection.Reason
 	}{
-		{"nobody has it, all have room", 4, func(*selection.View) {}, 0, ReasonFreeSlot},
+		{"nobody has it, all have room", 4, func(*selection.View) {}, 0, ReasonEmptySlot},
 		{"own calls of it", 4, func(v *selection.View) { v.AdapterCalls[2], v.Adapters[2] = 1, 1 }, 2, ReasonActive},
 		{"a report of it", 4, func(v *selection.View) { told(v, 3, fresh, 4, set(5, 9), nil) }, 3, ReasonActive},
-		{"a stale report of it", 4, func(v *selection.View) { told(v, 3, stale, 4, set(5, 9), nil) }, 0, ReasonFreeSlot},
+		{"a stale report of it", 4, func(v *selection.View) { told(v, 3, stale, 4, set(5, 9), nil) }, 0, ReasonEmptySlot},
 		{"active, at the end of the slack", 2, func(v *selection.View) { v.AdapterCalls[2], v.Adapters[2] = 1, 1 }, 2, ReasonActive},
 		{"active, beyond the slack", 1, func(v *selection.View) { v.AdapterCalls[2], v.Adapters[2] = 1, 1 }, 0, ReasonTooBusy},
 		{"two are active", 4, func(v *selection.View) {
@@ -48,16 +48,16 @@ func TestLoRAAffinity_PicksTheNearestClassWithinTheSlack(t *testing.T) {
 				v.AdapterCalls[s], v.Adapters[s] = 2, 1
 			}
 		}, 1, ReasonActive},
-		{"others use the only slot", 4, func(v *selection.View) { v.Adapters[0] = 1 }, 1, ReasonFreeSlot},
+		{"others use the only slot", 4, func(v *selection.View) { v.Adapters[0] = 1 }, 1, ReasonEmptySlot},
 		{"others use every slot", 4, func(v *selection.View) { copy(v.Adapters, []int32{1, 1, 1, 2}) }, 0, ReasonNoSlot},
 		{"a report says that there are more slots", 4, func(v *selection.View) {
 			copy(v.Adapters, []int32{1, 1, 2, 1})
 			told(v, 2, fresh, 3, set(5), nil)
-		}, 2, ReasonFreeSlot},
+		}, 2, ReasonEmptySlot},
 		{"even a stale one", 4, func(v *selection.View) {
 			copy(v.Adapters, []int32{1, 1, 2, 1})
 			told(v, 2, stale, 3, nil, nil)
-		}, 2, ReasonFreeSlot},
+		}, 2, ReasonEmptySlot},
 		{"calls of others wait for it", 4, func(v *selection.View) {
 			for s := range selection.Slot(4) {
 				told(v, s, fresh, 1, set(5), nil)
@@ -67,10 +67,10 @@ func TestLoRAAffinity_PicksTheNearestClassWithinTheSlack(t *testing.T) {
 		{"others of a report use every slot", 4, func(v *selection.View) {
 			told(v, 0, fresh, 2, set(5, 6), nil)
 			told(v, 1, fresh, 2, set(5), nil)
-		}, 1, ReasonFreeSlot},
+		}, 1, ReasonEmptySlot},
 		{"who reports nothing has no room where others report", 4, func(v *selection.View) {
 			told(v, 3, fresh, 2, set(5), nil)
-		}, 3, ReasonFreeSlot},
+		}, 3, ReasonEmptySlot},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := newView(4)
@@ -155,19 +155,24 @@ func TestLoRAAffinity_RemembersWhatItSent(t *testing.T) {
 		then   func(p selection.Policy, v *selection.View)
 		want   bool // the last send goes to slot 2, as resident
 	}{
-		{"it is there", []send{{9, 2, ReasonFreeSlot}}, nil, true},
-		{"with another one", []send{{9, 2, ReasonFreeSlot}, {5, 2, ReasonFreeSlot}}, nil, true},
-		{"two others came since", []send{{9, 2, ReasonFreeSlot}, {5, 2, ReasonFreeSlot}, {6, 2, ReasonFreeSlot}}, nil, false},
-		{"it came again between them", []send{{9, 2, ReasonFreeSlot}, {5, 2, ReasonFreeSlot}, {9, all, ReasonResident}, {6, 2, ReasonFreeSlot}}, nil, true},
-		{"the base model takes no slot", []send{{9, 2, ReasonFreeSlot}, {0, 2, ReasonBaseModel}, {5, 2, ReasonFreeSlot}, {0, 2, ReasonBaseModel}}, nil, true},
-		{"the endpoint is another one", []send{{9, 2, ReasonFreeSlot}}, func(p selection.Policy, _ *selection.View) { forget(p) }, false},
-		{"others use both slots", []send{{9, 2, ReasonFreeSlot}}, func(_ selection.Policy, v *selection.View) { v.Adapters[2] = 2 }, false},
-		{"it has one slot alone", []send{{9, 2, ReasonFreeSlot}, {5, 2, ReasonFreeSlot}}, func(_ selection.Policy, v *selection.View) {
+		{"it is there", []send{{9, 2, ReasonEmptySlot}}, nil, true},
+		{"with another one", []send{{9, 2, ReasonEmptySlot}, {5, 2, ReasonEmptySlot}}, nil, true},
+		{"two others came since", []send{{9, 2, ReasonEmptySlot}, {5, 2, ReasonEmptySlot}, {6, 2, ReasonFreeSlot}}, nil, false},
+		{"it came again between them", []send{{9, 2, ReasonEmptySlot}, {5, 2, ReasonEmptySlot}, {9, all, ReasonResident}, {6, 2, ReasonFreeSlot}}, nil, true},
+		{"the base model takes no slot", []send{{9, 2, ReasonEmptySlot}, {0, 2, ReasonBaseModel}, {5, 2, ReasonEmptySlot}, {0, 2, ReasonBaseModel}}, nil, true},
+		{"another one finds an empty slot", []send{{9, 2, ReasonEmptySlot}, {5, 2, ReasonEmptySlot}, {6, all, ReasonEmptySlot}}, nil, true},
+		{"others have filled every slot", []send{
+			{1, 0, ReasonEmptySlot}, {3, 0, ReasonEmptySlot}, {1, 1, ReasonEmptySlot}, {3, 1, ReasonEmptySlot},
+			{1, 2, ReasonEmptySlot}, {3, 2, ReasonEmptySlot}, {1, 3, ReasonEmptySlot}, {3, 3, ReasonEmptySlot}, {9, 2, ReasonFreeSlot},
+		}, nil, true},
+		{"the endpoint is another one", []send{{9, 2, ReasonEmptySlot}}, func(p selection.Policy, _ *selection.View) { forget(p) }, false},
+		{"others use both slots", []send{{9, 2, ReasonEmptySlot}}, func(_ selection.Policy, v *selection.View) { v.Adapters[2] = 2 }, false},
+		{"it has one slot alone", []send{{9, 2, ReasonEmptySlot}, {5, 2, ReasonEmptySlot}}, func(_ selection.Policy, v *selection.View) {
 			for s := range selection.Slot(4) {
 				told(v, s, 0, 1, nil, nil)
 			}
 		}, false},
-		{"it is too loaded", []send{{9, 2, ReasonFreeSlot}}, func(_ selection.Policy, v *selection.View) {
+		{"it is too loaded", []send{{9, 2, ReasonEmptySlot}}, func(_ selection.Policy, v *selection.View) {
 			for range 5 {
 				charge(v, 2, 100)
 			}
