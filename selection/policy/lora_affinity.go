@@ -51,8 +51,8 @@ const (
 // change while an engine lives, so for that any age counts.
 //
 // Slack is 8 by default: in simulations of 16 adapters on 8 engines with 4 slots each, 2 makes
-// adapters wander from engine to engine, and 32 costs a quarter of the time between tokens or
-// more, for prompts that are long.
+// adapters wander from engine to engine, and with 32 tokens come up to half as slowly again
+// where prompts are long.
 //
 // Score: Then's, for those that stay; NaN for the rest.
 type LoRAAffinity struct {
