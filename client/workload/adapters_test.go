@@ -122,3 +122,15 @@ func TestParseAdapters(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParseAdapters(f *testing.F) {
+	for _, text := range []string{"zipf", "zipf:n=3,exponent=0,share=0.25", "zipf:n=,", ":", "zipf:share=1e-9,share=2", "zipf:exponent=NaN"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		a, err := ParseAdapters(text)
+		if err == nil && (a.Validate() != nil || a.N < 1 || !(a.Share >= 0 && a.Share <= 1)) {
+			t.Errorf("%q gives %+v", text, a)
+		}
+	})
+}

@@ -158,7 +158,7 @@ func TestAdapter_IsWhatThePolicyGoesBy(t *testing.T) {
 	for range 6 {
 		reasons[(<-answers).decision(t).Reason]++
 	}
-	if reasons["free-slot"] != 2 || reasons["active"] != 3 || reasons["base-model"] != 1 {
+	if reasons["empty-slot"] != 2 || reasons["active"] != 3 || reasons["base-model"] != 1 {
 		t.Errorf("reasons %v", reasons)
 	}
 }

@@ -153,7 +153,7 @@ func Catalog() []Rule {
 			Name:    loraAffinityName,
 			Doc:     "where the call's LoRA adapter is nearest and the load not too high, by another rule",
 			Source:  "article 6.3; the classes of GIE's and llm-d's lora-affinity-scorer",
-			Reasons: []selection.Reason{ReasonBaseModel, ReasonActive, ReasonFreeSlot, ReasonAwaited, ReasonNoSlot, ReasonTooBusy},
+			Reasons: []selection.Reason{ReasonBaseModel, ReasonActive, ReasonResident, ReasonEmptySlot, ReasonFreeSlot, ReasonAwaited, ReasonNoSlot, ReasonTooBusy},
 			Params:  func() Params { return &LoRAAffinity{Then: "least-outstanding", Slack: 8, Slots: 1} },
 		},
 		{

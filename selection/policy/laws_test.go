@@ -151,6 +151,9 @@ func drawParams(t *rapid.T, rule Rule) Params {
 		p.LoadFactor = rapid.SampledFrom([]float64{1, 1.25, 10}).Draw(t, "load_factor")
 		p.BalanceAbsThreshold = rapid.IntRange(0, 5).Draw(t, "balance_abs_threshold")
 	case *LoRAAffinity:
+		p.Then = rapid.SampledFrom([]string{
+			"least-outstanding", "random", "power-of-two", "ewma-latency", "consistent-hash", "least-kv", "cache-aware",
+		}).Draw(t, "then")
 		p.Slack = rapid.IntRange(0, 5).Draw(t, "slack")
 		p.Slots = rapid.IntRange(1, 3).Draw(t, "slots")
 	}
@@ -311,7 +314,7 @@ func unrandom(p Params) Params {
 
 // stateful reports whether a pick changes what the next one scores.
 func stateful(rule Rule) bool {
-	return slices.Contains([]string{"weighted-round-robin", "weighted-least-request", "weighted-scorers"}, rule.Name)
+	return slices.Contains([]string{"weighted-round-robin", "weighted-least-request", "weighted-scorers", "lora-affinity", "predicted-ttft"}, rule.Name)
 }
 
 func indices(n int) []int {
@@ -362,6 +365,9 @@ func TestLawMoreOutstandingNeverRaisesAChance(t *testing.T) {
 			params, v := unrandom(drawParams(t, rule)), drawView(t)
 			if p, ok := params.(*WeightedScorers); ok {
 				p.AffinityThreshold = 0 // scores are relative to those left, and load may bring back others
+			}
+			if p, ok := params.(*LoRAAffinity); ok {
+				p.Then = "least-outstanding" // of more that stay, others draw another one
 			}
 			less, more := params.New(), params.New()
 			live(t, v, less, more)

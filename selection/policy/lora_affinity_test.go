@@ -37,10 +37,10 @@ func TestLoRAAffinity_PicksTheNearestClassWithinTheSlack(t *testing.T) {
 		want   selection.Slot
 		reason selection.Reason
 	}{
-		{"nobody has it, all have room", 4, func(*selection.View) {}, 0, ReasonFreeSlot},
+		{"nobody has it, all have room", 4, func(*selection.View) {}, 0, ReasonEmptySlot},
 		{"own calls of it", 4, func(v *selection.View) { v.AdapterCalls[2], v.Adapters[2] = 1, 1 }, 2, ReasonActive},
 		{"a report of it", 4, func(v *selection.View) { told(v, 3, fresh, 4, set(5, 9), nil) }, 3, ReasonActive},
-		{"a stale report of it", 4, func(v *selection.View) { told(v, 3, stale, 4, set(5, 9), nil) }, 0, ReasonFreeSlot},
+		{"a stale report of it", 4, func(v *selection.View) { told(v, 3, stale, 4, set(5, 9), nil) }, 0, ReasonEmptySlot},
 		{"active, at the end of the slack", 2, func(v *selection.View) { v.AdapterCalls[2], v.Adapters[2] = 1, 1 }, 2, ReasonActive},
 		{"active, beyond the slack", 1, func(v *selection.View) { v.AdapterCalls[2], v.Adapters[2] = 1, 1 }, 0, ReasonTooBusy},
 		{"two are active", 4, func(v *selection.View) {
@@ -48,16 +48,16 @@ func TestLoRAAffinity_PicksTheNearestClassWithinTheSlack(t *testing.T) {
 				v.AdapterCalls[s], v.Adapters[s] = 2, 1
 			}
 		}, 1, ReasonActive},
-		{"others use the only slot", 4, func(v *selection.View) { v.Adapters[0] = 1 }, 1, ReasonFreeSlot},
+		{"others use the only slot", 4, func(v *selection.View) { v.Adapters[0] = 1 }, 1, ReasonEmptySlot},
 		{"others use every slot", 4, func(v *selection.View) { copy(v.Adapters, []int32{1, 1, 1, 2}) }, 0, ReasonNoSlot},
 		{"a report says that there are more slots", 4, func(v *selection.View) {
 			copy(v.Adapters, []int32{1, 1, 2, 1})
 			told(v, 2, fresh, 3, set(5), nil)
-		}, 2, ReasonFreeSlot},
+		}, 2, ReasonEmptySlot},
 		{"even a stale one", 4, func(v *selection.View) {
 			copy(v.Adapters, []int32{1, 1, 2, 1})
 			told(v, 2, stale, 3, nil, nil)
-		}, 2, ReasonFreeSlot},
+		}, 2, ReasonEmptySlot},
 		{"calls of others wait for it", 4, func(v *selection.View) {
 			for s := range selection.Slot(4) {
 				told(v, s, fresh, 1, set(5), nil)
@@ -67,10 +67,10 @@ func TestLoRAAffinity_PicksTheNearestClassWithinTheSlack(t *testing.T) {
 		{"others of a report use every slot", 4, func(v *selection.View) {
 			told(v, 0, fresh, 2, set(5, 6), nil)
 			told(v, 1, fresh, 2, set(5), nil)
-		}, 1, ReasonFreeSlot},
+		}, 1, ReasonEmptySlot},
 		{"who reports nothing has no room where others report", 4, func(v *selection.View) {
 			told(v, 3, fresh, 2, set(5), nil)
-		}, 3, ReasonFreeSlot},
+		}, 3, ReasonEmptySlot},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := newView(4)
@@ -133,6 +133,71 @@ func TestLoRAAffinity_LetsAnotherRuleRank(t *testing.T) {
 	}
 	if got := picked(q, v, loraCall(9), 1); got != 2 {
 		t.Errorf("picked %d, want 2: the faster one of those where the adapter is active", got)
+	}
+}
+
+// Calls end at once here, so nothing is active: what counts is what was sent where. All four
+// have two slots and are equally loaded, but for what a case says.
+func TestLoRAAffinity_RemembersWhatItSent(t *testing.T) {
+	type send struct {
+		adapter kvblock.Hash
+		only    selection.Slot // the only candidate; -1: all are
+		reason  selection.Reason
+	}
+	const all = selection.None
+	forget := func(p selection.Policy) {
+		f, _ := selection.As[selection.Forgetter](p)
+		f.Forget(2)
+	}
+	for _, c := range []struct {
+		name   string
+		before []send
+		then   func(p selection.Policy, v *selection.View)
+		want   bool // the last send goes to slot 2, as resident
+	}{
+		{"it is there", []send{{9, 2, ReasonEmptySlot}}, nil, true},
+		{"with another one", []send{{9, 2, ReasonEmptySlot}, {5, 2, ReasonEmptySlot}}, nil, true},
+		{"two others came since", []send{{9, 2, ReasonEmptySlot}, {5, 2, ReasonEmptySlot}, {6, 2, ReasonFreeSlot}}, nil, false},
+		{"it came again between them", []send{{9, 2, ReasonEmptySlot}, {5, 2, ReasonEmptySlot}, {9, all, ReasonResident}, {6, 2, ReasonFreeSlot}}, nil, true},
+		{"the base model takes no slot", []send{{9, 2, ReasonEmptySlot}, {0, 2, ReasonBaseModel}, {5, 2, ReasonEmptySlot}, {0, 2, ReasonBaseModel}}, nil, true},
+		{"another one finds an empty slot", []send{{9, 2, ReasonEmptySlot}, {5, 2, ReasonEmptySlot}, {6, all, ReasonEmptySlot}}, nil, true},
+		{"others have filled every slot", []send{
+			{1, 0, ReasonEmptySlot}, {3, 0, ReasonEmptySlot}, {1, 1, ReasonEmptySlot}, {3, 1, ReasonEmptySlot},
+			{1, 2, ReasonEmptySlot}, {3, 2, ReasonEmptySlot}, {1, 3, ReasonEmptySlot}, {3, 3, ReasonEmptySlot}, {9, 2, ReasonFreeSlot},
+		}, nil, true},
+		{"the endpoint is another one", []send{{9, 2, ReasonEmptySlot}}, func(p selection.Policy, _ *selection.View) { forget(p) }, false},
+		{"others use both slots", []send{{9, 2, ReasonEmptySlot}}, func(_ selection.Policy, v *selection.View) { v.Adapters[2] = 2 }, false},
+		{"it has one slot alone", []send{{9, 2, ReasonEmptySlot}, {5, 2, ReasonEmptySlot}}, func(_ selection.Policy, v *selection.View) {
+			for s := range selection.Slot(4) {
+				told(v, s, 0, 1, nil, nil)
+			}
+		}, false},
+		{"it is too loaded", []send{{9, 2, ReasonEmptySlot}}, func(_ selection.Policy, v *selection.View) {
+			for range 5 {
+				charge(v, 2, 100)
+			}
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, v := (&LoRAAffinity{Then: "least-outstanding", Slack: 4, Slots: 2}).New(), newView(4)
+			at := func(only selection.Slot) *selection.View {
+				v.Scores = v.Scores[:cap(v.Scores)]
+				restrict(v, func(s selection.Slot) bool { return only == all || s == only })
+				return v
+			}
+			for i, s := range c.before {
+				if got := pick(p, at(s.only), loraCall(s.adapter), i); got.Reason != s.reason {
+					t.Fatalf("send %d: %s, want %s", i, got.Reason, s.reason)
+				}
+			}
+			if c.then != nil {
+				c.then(p, v)
+			}
+			got := pick(p, at(all), loraCall(9), 99)
+			if resident := got.Reason == ReasonResident && v.Candidates[got.Index] == 2; resident != c.want {
+				t.Errorf("picked %d for %s, want it where it was: %v", v.Candidates[got.Index], got.Reason, c.want)
+			}
+		})
 	}
 }
 
