@@ -217,8 +217,8 @@ func TestForget_WhenOthersAreRecorded_TakesBeliefsOut(t *testing.T) {
 func beliefsOf(x *Index) int {
 	n := 0
 	for i := x.cells.at(root).next(); i != root; i = x.cells.at(i).next() {
-		for j := i; j != 0; j = x.cells.at(j).more() {
-			n += x.cells.at(j).count()
+		for h := x.holdings(i); h.c != nil; h.next() {
+			n += h.c.count()
 		}
 	}
 	return n

@@ -164,23 +164,13 @@ func (x *Index) split(i uint32, n int, before uint32) uint32 {
 	c, rest := x.cells.at(j), x.cells.at(i)
 	copy(c[:n], rest[:n])
 	c.setLength(n)
-	for from := rest; ; from = x.cells.at(from.more()) {
-		for _, b := range from.beliefs() {
-			if c.room() == 0 {
-				l := x.take(keep)
-				if l == 0 {
-					x.cells.giveLinks(x.cells.at(j).more())
-					x.cells.give(j)
-					return x.truncate(i, n, before)
-				}
-				c.setMore(l)
-				c = x.cells.at(l)
+	for h := x.holdings(i); h.c != nil; h.next() {
+		for _, b := range h.c.beliefs() {
+			if !x.push(j, belief(b), keep) {
+				x.cells.giveBeliefs(c)
+				x.cells.give(j)
+				return x.truncate(i, n, before)
 			}
-			c[c.first()+c.count()] = b
-			c.setCount(c.count() + 1)
-		}
-		if from.more() == 0 {
-			break
 		}
 	}
 	x.leave(i)
@@ -244,6 +234,6 @@ func (x *Index) remove(i uint32) {
 	x.leave(i)
 	x.cells.unlink(i)
 	x.blocks -= c.length()
-	x.cells.giveLinks(c.more())
+	x.cells.giveBeliefs(c)
 	x.cells.give(i)
 }
