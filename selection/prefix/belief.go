@@ -46,7 +46,7 @@ func (x *Index) dead(b belief, epoch uint32) bool {
 	case b.kind() == promised:
 		return !b.fresh(epoch)
 	case b.kind() == device:
-		return c.within(b.value()) == 0
+		return int64(b.value()) <= c.floor
 	default:
 		return false
 	}

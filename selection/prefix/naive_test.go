@@ -43,7 +43,7 @@ type naiveHolder struct {
 
 type naiveBelief struct {
 	held  bool
-	value int64 // stamp, or the half TTL of the newest promise
+	value int64 // stamp, or the half TTL of the newest promise; -9: neither
 	said  int64 // the half TTL of the newest promise, also of what was held; -9: none
 }
 
@@ -144,7 +144,7 @@ func (m *naive) drop(h holder, t Tier, blocks []kvblock.Hash, from int) {
 		case t != Device:
 			delete(m.tier(h, t), b)
 		case m.holder(h).blocks[b].held:
-			delete(m.holder(h).blocks, b)
+			m.holder(h).blocks[b] = naiveBelief{false, -9, m.holder(h).blocks[b].said}
 		}
 	}
 }
@@ -218,17 +218,32 @@ func (m *naive) promised(o *naiveHolder, now mono.Time, h kvblock.Hash) bool {
 // deepest returns how many blocks there are up to the last one that slot's best rank has.
 // Where an endpoint's cache has lost blocks while those behind them were on their way to
 // it, that is more than the overlap.
-func (m *naive) deepest(now mono.Time, slot selection.Slot, blocks []kvblock.Hash) int32 {
-	deepest := 0
+func (m *naive) deepest(now mono.Time, slot selection.Slot, blocks []kvblock.Hash) (deepest int32) {
 	for rank := range naiveRanks {
-		o := m.holders[holder{slot, rank}]
-		for i := range blocks {
-			if o != nil && (o.has(blocks[i], i+1) || m.promised(o, now, blocks[i])) {
-				deepest = max(deepest, i+1)
-			}
+		deepest = max(deepest, m.deepestOf(now, holder{slot, rank}, blocks))
+	}
+	return deepest
+}
+
+func (m *naive) deepestOf(now mono.Time, h holder, blocks []kvblock.Hash) (deepest int32) {
+	o := m.holders[h]
+	for i := range blocks {
+		if o != nil && (o.has(blocks[i], i+1) || m.promised(o, now, blocks[i])) {
+			deepest = int32(i + 1)
 		}
 	}
-	return int32(deepest)
+	return deepest
+}
+
+// torn says whether there is a holder whose cache has lost blocks while those behind them
+// were on their way to it.
+func (m *naive) torn(now mono.Time, blocks []kvblock.Hash) bool {
+	for h := range m.holders {
+		if believed, _ := m.overlapOf(now, h, blocks); believed != m.deepestOf(now, h, blocks) {
+			return true
+		}
+	}
+	return false
 }
 
 // most returns the most that an index may believe which had no room for some of what it
@@ -302,11 +317,7 @@ func propertyEqualsNaive(t *rapid.T) {
 	}
 	p.run(t, func(t *rapid.T, blocks []kvblock.Hash) {
 		p.find(blocks)
-		torn := false
-		for s := range selection.Slot(slots) {
-			b, _ := p.m.overlap(p.now, s, blocks)
-			torn = torn || b != p.m.deepest(p.now, s, blocks)
-		}
+		torn := p.m.torn(p.now, blocks)
 		for s := range slots {
 			believed, held := p.m.overlap(p.now, selection.Slot(s), blocks)
 			if torn {
@@ -350,7 +361,7 @@ func propertyTiersEqualNaive(t *rapid.T) {
 			host, disk := p.m.loadable(p.now, s, blocks)
 			if !p.x.tiered {
 				host, disk = p.o.Believed[s], p.o.Believed[s]
-				if believed != p.m.deepest(p.now, s, blocks) {
+				if p.m.torn(p.now, blocks) {
 					continue
 				}
 			}
