@@ -193,6 +193,53 @@ func TestPrompt_Seed(t *testing.T) {
 	}
 }
 
+// TestPrompt_WhoMustNotShare_SharesNoBlock: F54. Models, adapters under a name of their own,
+// salts and tenants have chains of their own, whatever the prompts; another image shares
+// what stands before it alone.
+func TestPrompt_WhoMustNotShare_SharesNoBlock(t *testing.T) {
+	words := strings.Repeat("look ", 60)
+	body := func(salt, image string) []byte {
+		return []byte(`{"model":"m",` + salt + `"messages":[{"role":"user","content":[{"type":"text","text":"` + words + `"},` +
+			`{"type":"image_url","image_url":{"url":"` + image + `"}},{"type":"text","text":"` + words + `"}]}]}`)
+	}
+	owner := map[kvblock.Hash]int{}
+	var r Reader
+	var w kvblock.Writer
+	for i, c := range []struct {
+		model, tenant, salt, image string
+		shared                     int // blocks that an earlier one has, too
+	}{
+		{"m", "", ``, "a", 0},
+		{"m", "", ``, "a", 50},
+		{"m", "", ``, "b", 300 / 64},
+		{"m-lora", "", ``, "a", 0},
+		{"m", "t", ``, "a", 0},
+		{"m", "", `"cache_salt":"t",`, "a", 0},
+		{"m", "", `"cache_salt":"u",`, "a", 0},
+		{"m", "", `"cache_salt":"u",`, "b", 300 / 64},
+		{"m", "t", `"cache_salt":"t",`, "a", 0},
+		{"mt", "", ``, "a", 0},
+	} {
+		if _, err := r.Read(Chat, body(c.salt, c.image)); err != nil {
+			t.Fatal(err)
+		}
+		p, err := r.Prompt(&w, c.model, c.tenant, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared := 0
+		for _, h := range p.Blocks {
+			if _, known := owner[h]; known {
+				shared++
+			}
+			owner[h] = i
+		}
+		if shared != min(c.shared, len(p.Blocks)) || len(p.Blocks) < 12 {
+			t.Errorf("%+v shares %d of %d blocks with others, want %d", c, shared, len(p.Blocks), c.shared)
+		}
+	}
+}
+
 func TestPrompt_Inputs(t *testing.T) {
 	for _, c := range []struct {
 		body           string

@@ -12,7 +12,11 @@ import "kvasir/internal/kvblock"
 //
 // The header has the position of the next link in its upper half, or of the next vacant
 // cell, then the number of blocks, which is 0 where the cell is no node, and the number
-// of beliefs in this cell. Of a node's cells all but the last are full of beliefs.
+// of beliefs in this cell. Of cells that are linked all but the last are full of beliefs.
+//
+// A node with many holders is wide: the next cell is its directory, which has a chain of
+// links for each of 30 groups of columns, two positions a word. So finding one holder's
+// belief reads a cell or two, and reading all of them waits for no cell to know the next.
 type cell [cellWords]uint64
 
 const (
@@ -24,6 +28,10 @@ const (
 	own       = 12 // a node's first belief
 	header    = 15
 
+	linkBeliefs = 15
+	buckets     = 30 // of a directory
+	narrow      = 6  // links of a node that isn't wide, at most
+
 	root = 0 // the cell that closes the list to a ring; its next is the most recent node
 
 	chunkCells = 256 // 32 KiB a chunk, whole pages
@@ -32,18 +40,32 @@ const (
 
 func (c *cell) length() int  { return int(c[header] >> 8 & 0xff) }
 func (c *cell) count() int   { return int(c[header] & 0xff) }
+func (c *cell) wide() bool   { return c[header]&(1<<16) != 0 }
 func (c *cell) more() uint32 { return uint32(c[header] >> 32) }
 func (c *cell) prev() uint32 { return uint32(c[listed] >> 32) }
 func (c *cell) next() uint32 { return uint32(c[listed]) }
 
 func (c *cell) setLength(n int)    { c[header] = c[header]&^0xff00 | uint64(n)<<8 }
 func (c *cell) setCount(n int)     { c[header] = c[header]&^0xff | uint64(n) }
+func (c *cell) setWide()           { c[header] |= 1 << 16 }
 func (c *cell) setMore(i uint32)   { c[header] = c[header]&0xffffffff | uint64(i)<<32 }
 func (c *cell) setPrev(i uint32)   { c[listed] = c[listed]&0xffffffff | uint64(i)<<32 }
 func (c *cell) setNext(i uint32)   { c[listed] = c[listed]&^0xffffffff | uint64(i) }
 func (c *cell) first() int         { return min(c.length(), 1) * own } // word of the first belief
 func (c *cell) room() int          { return header - c.first() - c.count() }
 func (c *cell) head() kvblock.Hash { return kvblock.Hash(c[0]) }
+
+// bucketOf returns the group of a column. Fifteen columns that follow one another are in
+// one, so that their beliefs fill a link.
+func bucketOf(column int32) int { return int(column) / linkBeliefs % buckets }
+
+// bucket returns the first link of a directory's group.
+func (c *cell) bucket(k int) uint32 { return uint32(c[k/2] >> (k % 2 * 32)) }
+
+func (c *cell) setBucket(k int, i uint32) {
+	shift := k % 2 * 32
+	c[k/2] = c[k/2]&^(0xffffffff<<shift) | uint64(i)<<shift
+}
 
 // beliefs returns what the cell itself holds.
 func (c *cell) beliefs() []uint64 {
@@ -129,6 +151,19 @@ func (s *cells) give(i uint32) {
 	c[header] = 0
 	c.setMore(s.spare)
 	s.spare = i
+}
+
+// giveBeliefs makes vacant the cells of a node but the node itself.
+func (s *cells) giveBeliefs(c *cell) {
+	if c.wide() {
+		d := s.at(c.more())
+		for k := range buckets {
+			s.giveLinks(d.bucket(k))
+		}
+		s.give(c.more())
+		return
+	}
+	s.giveLinks(c.more())
 }
 
 // giveLinks makes vacant all links from i on.

@@ -106,10 +106,9 @@ func (f *finding) look(k int) count {
 	}
 	span := int64(kvblock.Span(int(end)))
 	var n count
-	for i := x.path[k].node; i != 0; {
-		cell := x.cells.at(i)
-		for _, h := range cell.beliefs() {
-			b := belief(h)
+	for h := x.holdings(x.path[k].node); h.c != nil; h.next() {
+		for _, w := range h.c.beliefs() {
+			b := belief(w)
 			c := &x.columns[b.column()]
 			if c.held >= end { // it has a later step
 				n.any++
@@ -140,7 +139,6 @@ func (f *finding) look(k int) count {
 				c.any = to
 			}
 		}
-		i = cell.more()
 	}
 	return n
 }

@@ -66,6 +66,28 @@ func TestHold_WhenPromised_OutlivesThePromise(t *testing.T) {
 	}
 }
 
+// TestCorrect_WhenTheHolderIsAnotherOne_ChangesNothing has a restarted endpoint get the
+// column back that it had before.
+func TestCorrect_WhenTheHolderIsAnotherOne_ChangesNothing(t *testing.T) {
+	x := New(Config{BudgetBytes: 1 << 20})
+	x.Hold(0, 0, chain(0, 0, 0, 100))
+	x.Hold(0, 0, chain(0, 0, 1, 100))
+	was := x.Promise(0, 0, chain(0, 0, 1, 100))
+	x.Forget(0)
+	for c := range 20 {
+		x.Hold(0, 1, chain(0, 0, 2+c, 50))
+	}
+	blocks := chain(0, 0, 0, 20)
+	x.Hold(0, 0, blocks)
+	if x.first[0] != was.col || was.Held != 100 {
+		t.Fatalf("column %d after %d, of %d blocks", x.first[0], was.col, was.Held)
+	}
+	x.Correct(0, was, 0)
+	if got := overlapOf(x, 0, 0, blocks); got != 20 {
+		t.Errorf("overlap %d of what the new process holds, want 20", got)
+	}
+}
+
 // TestRecord_WhenFull_EvictsTailsOfTheOldest fills the index with chains and looks at
 // what is left: of the chains named longest ago nothing, of one of them the head, of
 // later ones all.
@@ -217,8 +239,8 @@ func TestForget_WhenOthersAreRecorded_TakesBeliefsOut(t *testing.T) {
 func beliefsOf(x *Index) int {
 	n := 0
 	for i := x.cells.at(root).next(); i != root; i = x.cells.at(i).next() {
-		for j := i; j != 0; j = x.cells.at(j).more() {
-			n += x.cells.at(j).count()
+		for h := x.holdings(i); h.c != nil; h.next() {
+			n += h.c.count()
 		}
 	}
 	return n
@@ -310,13 +332,25 @@ func TestIndex_WhenFull_DoesNotAllocate(t *testing.T) {
 		fresh[i] = chain(0, 10, 1000+i, 50)
 	}
 	overlap := make([]int32, 100)
+	o := Overlaps{Believed: overlap, Held: make([]int32, 100), Rank: make([]uint8, 100), Host: make([]int32, 100), Disk: make([]int32, 100)}
+	for s := range selection.Slot(100) {
+		x.HoldRank(0, s, 1, fresh[0]) // ranks have columns of their own
+	}
 	c, now := 0, mono.Time(0)
 	allocs := testing.AllocsPerRun(200, func() {
 		b := fresh[c%len(fresh)]
 		slot := selection.Slot(c % 100)
 		x.Match(now, b, overlap)
-		x.Promise(now, slot, b)
+		x.Find(now, b, o)
+		x.SetCapacity(slot, 0, 300+c%2)
+		was := x.Promise(now, slot, b)
 		x.Hold(now, slot, b)
+		x.Correct(slot, was, 1)
+		if c%3 == 0 && c > 100 {
+			x.Store(now, slot, 1, Host, b)
+			x.StoreShared(now, b)
+			x.Drop(slot, 0, Device, b, c%len(b))
+		}
 		if c%7 == 0 {
 			x.Forget(slot)
 		}

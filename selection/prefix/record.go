@@ -57,6 +57,8 @@ func (x *Index) record(now mono.Time, slot selection.Slot, rank int, blocks []kv
 	return x.recordColumn(now, col, blocks, k)
 }
 
+// recordColumn is record for a column. It first finds what is believed already, so that all
+// nodes get the stamp that the odometer has at the end.
 func (x *Index) recordColumn(now mono.Time, col int32, blocks []kvblock.Hash, k kind) Belief {
 	x.sweepSome(sweepPerBlock * len(blocks))
 	r := recording{x: x, epoch: x.epoch(now), before: root, said: beliefOf(col, k, 0)}
@@ -106,15 +108,16 @@ func (r *recording) visit(d int, blocks []kvblock.Hash) int {
 		return n // named twice; chains don't do that
 	}
 	b := r.said
-	if old, known := x.believed(i, b); known && b.kind() == promised && old.kind() == device {
-		if there := x.columns[b.column()].within(old.value()); there > d {
-			b, n = r.used, min(n, there-d) // what its cache has lost is promised to it
+	if b.kind() == promised {
+		if old, known := x.believed(i, b); known && old.kind() == device {
+			if there := x.columns[b.column()].within(old.value()); there > d {
+				b, n = r.used, min(n, there-d) // what its cache has lost is promised to it
+			}
 		}
 	}
-	switch {
-	case n < x.cells.at(i).length():
+	if n < x.cells.at(i).length() {
 		i = x.split(i, n, r.before)
-	default:
+	} else {
 		x.cells.moveBehind(i, r.before)
 	}
 	if !x.believe(i, b, r.epoch, [2]uint32{i, r.before}) {
@@ -164,23 +167,17 @@ func (x *Index) split(i uint32, n int, before uint32) uint32 {
 	c, rest := x.cells.at(j), x.cells.at(i)
 	copy(c[:n], rest[:n])
 	c.setLength(n)
-	for from := rest; ; from = x.cells.at(from.more()) {
-		for _, b := range from.beliefs() {
-			if c.room() == 0 {
-				l := x.take(keep)
-				if l == 0 {
-					x.cells.giveLinks(x.cells.at(j).more())
-					x.cells.give(j)
-					return x.truncate(i, n, before)
-				}
-				c.setMore(l)
-				c = x.cells.at(l)
+	for h := x.holdings(i); h.c != nil; h.next() {
+		for _, w := range h.c.beliefs() {
+			b := belief(w)
+			if x.columns[b.column()].slot == selection.None {
+				continue // the sweep under way may have passed the new cell already
 			}
-			c[c.first()+c.count()] = b
-			c.setCount(c.count() + 1)
-		}
-		if from.more() == 0 {
-			break
+			if !x.push(j, b, keep) {
+				x.cells.giveBeliefs(c)
+				x.cells.give(j)
+				return x.truncate(i, n, before)
+			}
 		}
 	}
 	x.leave(i)
@@ -244,6 +241,6 @@ func (x *Index) remove(i uint32) {
 	x.leave(i)
 	x.cells.unlink(i)
 	x.blocks -= c.length()
-	x.cells.giveLinks(c.more())
+	x.cells.giveBeliefs(c)
 	x.cells.give(i)
 }

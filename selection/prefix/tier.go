@@ -128,10 +128,9 @@ func (x *Index) findTiers(now mono.Time, blocks []kvblock.Hash, o Overlaps) {
 func (x *Index) reach(i uint32, from, end int32, epoch uint32, shared *int32) bool {
 	sharedBefore, isShared, somebody := *shared, false, false
 	span := int64(kvblock.Span(int(end)))
-	for i != root {
-		cell := x.cells.at(i)
-		for _, h := range cell.beliefs() {
-			b := belief(h)
+	for h := x.holdings(i); h.c != nil; h.next() {
+		for _, w := range h.c.beliefs() {
+			b := belief(w)
 			c := &x.columns[b.column()]
 			if b.column() == x.shared {
 				isShared = true
@@ -174,7 +173,6 @@ func (x *Index) reach(i uint32, from, end int32, epoch uint32, shared *int32) bo
 				on(&c.held)
 			}
 		}
-		i = cell.more()
 	}
 	if isShared {
 		for _, col := range x.reached {
