@@ -1,10 +1,6 @@
 package main
 
-import (
-	"testing"
-
-	"kvasir/gateway/admission"
-)
+import "testing"
 
 // FuzzParseQueue: what is accepted is a queue within the bounds that the file has.
 func FuzzParseQueue(f *testing.F) {
@@ -32,8 +28,8 @@ func FuzzParseFlights(f *testing.F) {
 		if err != nil || text == "" {
 			return
 		}
-		if c == (admission.FlightConfig{}) || !c.On() || c.Validate() != nil {
-			t.Errorf("%q is accepted as %+v: %v", text, c, c.Validate())
+		if !c.On() || c.MaxSiblings < 1 || c.MaxWait <= 0 || c.MaxWait > longestHold {
+			t.Errorf("%q is accepted as %+v", text, c)
 		}
 	})
 }
