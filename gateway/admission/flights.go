@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"fmt"
 	"time"
 
 	"kvasir/internal/kvblock"
@@ -22,19 +21,6 @@ func DefaultFlights() FlightConfig {
 
 // On reports whether calls wait.
 func (c FlightConfig) On() bool { return c.MinTokens > 0 }
-
-// Validate reports what is not allowed.
-func (c FlightConfig) Validate() error {
-	switch {
-	case c.MinTokens < 0:
-		return fmt.Errorf("min_tokens: %d is not allowed; allowed: 0 or more", c.MinTokens)
-	case c.MaxWait <= 0:
-		return fmt.Errorf("max_wait: %v is not allowed; allowed: above 0s", c.MaxWait)
-	case c.MaxSiblings < 1:
-		return fmt.Errorf("max_siblings: %d is not allowed; allowed: 1 or more", c.MaxSiblings)
-	}
-	return nil
-}
 
 // Flights are the prefixes of one pool that calls compute and no endpoint held when these
 // were sent, and the calls that wait for them. A prefix is known by the hash of its last

@@ -69,6 +69,50 @@ func BenchmarkPick(b *testing.B) {
 	}
 }
 
+// BenchmarkHold is one call that comes and is held, and the first token that lets another one
+// go, while a thousand wait.
+func BenchmarkHold(b *testing.B) {
+	for _, n := range []int{8, 64} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			rule, _ := policy.Lookup("cache-aware")
+			pool := flow.Pool{Name: "p", PolicyName: rule.Name, Policy: rule.Params().New(), Queue: admission.Default()}
+			pool.Queue.Tokens, pool.Queue.Length = 1, 2000
+			for i := range n {
+				pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: fmt.Sprint("engine-", i), Weight: 1})
+			}
+			m := flow.New(flow.Config{
+				Seed: 1, Retry: attempt.Default(), Health: health.Default(),
+				Prefix: prefix.Config{BudgetBytes: 16 << 20, SpeculativeTTL: 30 * time.Second}, Pools: []flow.Pool{pool},
+			})
+			q := &selection.Request{Stream: true, InputTokens: 500, Blocks: []kvblock.Hash{1, 2, 3, 4, 5, 6, 7, 8}, BlockTokens: 64}
+			now := mono.Time(1)
+			var running []flow.Action
+			step := func(e flow.Event) {
+				now++
+				for _, a := range m.Step(now, e) {
+					if a.Kind == flow.Dispatch {
+						running = append(running, a)
+					}
+				}
+			}
+			for range n + 1000 {
+				q.ID++
+				step(flow.Arrive(q))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				a := running[0]
+				running = append(running[:0], running[1:]...)
+				step(flow.FirstToken(a.Ticket, a.Attempt))
+				step(flow.Wake())
+				step(flow.Done(a.Ticket, a.Attempt, attempt.Success, flow.Usage{}))
+				q.ID++
+				step(flow.Arrive(q))
+			}
+		})
+	}
+}
+
 // TestHold_DoesNotAllocate: calls that wait for room, and for siblings.
 func TestHold_DoesNotAllocate(t *testing.T) {
 	rule, _ := policy.Lookup("cache-aware")

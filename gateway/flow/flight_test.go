@@ -232,24 +232,29 @@ func TestFlight_AndQueue(t *testing.T) {
 	}
 }
 
-// TestFlight_WhoIsFreedTakesItsPlaceInTheQueue: before those who came later.
+// TestFlight_WhoIsFreedTakesItsPlaceInTheQueue: before those who came later, or behind one
+// who has less time.
 func TestFlight_WhoIsFreedTakesItsPlaceInTheQueue(t *testing.T) {
-	pool := newTestPool("p", &overlapping{}, "a", "b")
-	pool.Flights = admission.FlightConfig{MinTokens: 100, MaxWait: time.Second, MaxSiblings: 8}
-	pool.Queue = admission.Default()
-	pool.Queue.Tokens = 1
-	m := New(newConfig(pool))
-	first := only(t, m.Step(1, Arrive(child(1, 1))))
-	m.Step(2, Arrive(child(2, 1))) // follows
-	m.Step(3, Arrive(request(3)))  // goes to b
-	m.Step(4, Arrive(request(4)))  // held
-	m.Step(5, Arrive(request(5)))  // held
-	if m.following != 1 || m.holding != 2 {
-		t.Fatalf("%d follow, %d are held", m.following, m.holding)
-	}
-	m.Step(100, FirstToken(first.Ticket, 0))
-	if a := only(t, settle(m, 100)); a.Ticket.Call != 2 || a.Slot != 0 || m.holding != 2 {
-		t.Errorf("got %+v, and %d are held; want call 2 at slot 0, and two", a, m.holding)
+	for order, want := range map[admission.Order]selection.CallID{admission.FIFO: 2, admission.LeastSlack: 5} {
+		pool := newTestPool("p", &overlapping{}, "a", "b")
+		pool.Flights = admission.FlightConfig{MinTokens: 100, MaxWait: time.Second, MaxSiblings: 8}
+		pool.Queue = admission.Default()
+		pool.Queue.Tokens, pool.Queue.Order = 1, order
+		m := New(newConfig(pool))
+		first := only(t, m.Step(1, Arrive(child(1, 1))))
+		m.Step(2, Arrive(child(2, 1))) // follows
+		m.Step(3, Arrive(request(3)))  // goes to b
+		m.Step(4, Arrive(request(4)))  // held
+		urgent := request(5)
+		urgent.Deadline = time.Second
+		m.Step(5, Arrive(urgent)) // held
+		if m.following != 1 || m.holding != 2 {
+			t.Fatalf("%d follow, %d are held", m.following, m.holding)
+		}
+		m.Step(100, FirstToken(first.Ticket, 0))
+		if a := only(t, settle(m, 100)); a.Ticket.Call != want || a.Slot != 0 || m.holding != 2 {
+			t.Errorf("%v: got %+v, and %d are held; want call %d at slot 0, and two", order, a, m.holding, want)
+		}
 	}
 }
 

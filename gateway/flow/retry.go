@@ -31,11 +31,7 @@ func (m *Machine) wake(now mono.Time) {
 	m.watchSilence(now)
 	m.recall(now)
 	if now >= m.admitAt {
-		if slices.ContainsFunc(m.actions, func(a Action) bool { return a.Kind == Dispatch }) {
-			m.admitAt = now + 1 // at an instant of its own
-		} else {
-			m.admit(now)
-		}
+		m.admit(now)
 	}
 
 	next := min(m.silenceAt, m.recallAt, m.followAt, m.admitAt)

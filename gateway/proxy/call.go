@@ -347,9 +347,26 @@ func (c *call) reportFailure() {
 	c.model.router.report(c.ending(flow.Usage{}))
 }
 
-// hear waits for the machine's word, or for the client to leave.
+// hear waits for the machine's word, or for the client to leave, or for the end of the time
+// that the whole call may take.
 func (c *call) hear() (flow.Action, bool) {
+	var overdue <-chan time.Time
+	if total := c.model.timeouts.Total; total > 0 {
+		timer := time.NewTimer(time.Until(c.arrived.Add(total)))
+		defer timer.Stop()
+		overdue = timer.C
+	}
 	select {
+	case <-overdue:
+		c.left()
+		e := c.failure(attempt.Overdue, flow.NoReason)
+		if c.record.Attempts == 0 {
+			c.refuse(telemetry.QueueTimeout, e)
+		} else {
+			c.finish(attempt.Overdue)
+			c.sendError(e)
+		}
+		return flow.Action{}, false
 	case next := <-c.word:
 		return next, true
 	case <-c.ctx.Done():

@@ -55,6 +55,7 @@ func TestQueueHoldsCallsUntilThereIsRoom(t *testing.T) {
 		})
 	}
 	r.held(2)
+	waitForCall(t, r.upstreams[0])
 	if n := r.upstreamCalls(); n != 1 {
 		t.Errorf("%d calls upstream, want 1", n)
 	}
@@ -135,6 +136,33 @@ func TestQueueRefusesPastItsBounds(t *testing.T) {
 			t.Errorf("counted %v times", n)
 		}
 	})
+}
+
+// The time that a whole call may take goes on while it is held, or waits for another attempt.
+func TestQueueKeepsTheTotalTimeout(t *testing.T) {
+	full := func(c *scripted.Call) { c.Reply(503, "application/json", "{}", "Retry-After: 5") }
+	r := newRig(t, oneAtATime(pooled(full), func(_ *admission.Config, c *proxy.Config) {
+		c.Timeouts.Total, c.Models[0].Machine.Retry.MaxWait = 300*time.Millisecond, 10*time.Second
+	}))
+	defer r.close()
+	var calls sync.WaitGroup
+	ask := func() {
+		if a := r.post(chatPath, streamed); a.status != 504 || envelope(t, a.body).Code != "upstream_overdue" {
+			t.Errorf("status %d: %s", a.status, a.body)
+		}
+	}
+	calls.Go(ask) // once the endpoint has room again, it would be tried again
+	eventually(t, 2*time.Second, func() bool { return r.gateway.Pools()[0].BetweenTwo == 1 }, func() string { return "no attempt has failed" })
+	calls.Go(ask)
+	r.held(1)
+	calls.Wait()
+	r.settle()
+	if n := r.upstreamCalls(); n != 1 {
+		t.Errorf("%d calls upstream, want 1", n)
+	}
+	if n := r.metric("kvasir_refusals_total", "reason=queue_timeout"); n != 1 {
+		t.Errorf("%v refusals are counted, want 1", n)
+	}
 }
 
 // A client that leaves while its call is held frees its place, and no attempt is made.

@@ -45,7 +45,7 @@ const (
 //
 // It is what article sections 5.4 and 6 trade by weights, in seconds: least-prefill-left is
 // its first term, lmetric the product of first and last, sticky-until-saturated the second
-// without a price. See docs/decisions/0016 for what each term is worth.
+// without a price. See docs/decisions/0018 for what each term is worth.
 //
 // Score: cost. Setting a weight to 0 takes its term out.
 type PredictedTTFT struct {
