@@ -66,18 +66,18 @@ func sources() []source {
 			name:  "synthetic",
 			about: "Mooncake's synthetic trace: prefixes of many lengths, mostly repeated.",
 			open:  mooncake("mooncake/synthetic_trace.jsonl"), timed: true,
-			blockTokens: 512, loops: [2]int{3, 6}, start: [2]float64{8, 32},
+			blockTokens: 512, loops: [2]int{3, 6}, start: [2]float64{10, 40},
 		},
 		{
 			name:        "agents",
 			about:       "Recorded sessions of a coding agent (kv-cache-tester), closed-loop: the first five minutes of each, up to its first call that is longer than the context. Sessions come as a Poisson process, since the file has no times for them; tools and system prompt are shared where their lengths are the same.",
 			open:        agents,
-			blockTokens: generatedBlock, settle: 4 * time.Minute, loops: [2]int{2, 6}, start: [2]float64{10, 40},
+			blockTokens: generatedBlock, settle: 4 * time.Minute, loops: [2]int{2, 4}, start: [2]float64{30, 120},
 		},
 		{
 			name:  "fan-out",
 			about: "Generated agents that set off others and wait for all of them, closed-loop.",
-			open:  fanOut, fanOut: true, blockTokens: generatedBlock, settle: 40 * time.Second, loops: [2]int{1, 3}, start: [2]float64{8, 32},
+			open:  fanOut, fanOut: true, blockTokens: generatedBlock, settle: 40 * time.Second, loops: [2]int{1, 2}, start: [2]float64{4, 16},
 		},
 	}
 }

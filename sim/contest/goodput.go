@@ -44,7 +44,7 @@ const (
 
 	// slowest is the share of Cell.Start below which a rate is not tried: what misses the SLO
 	// there does so without load, and a slow run takes long.
-	slowest = 1. / 32
+	slowest = 1. / 16
 
 	// hopeless is the share of missed calls with which a run is given up, times the one that is
 	// allowed. What is far above goodput is slow to simulate and tells nothing.
@@ -87,6 +87,8 @@ func (c *Cell) Goodput(e Entrant, s Search) (*Goodput, error) {
 		if rate > 0 {
 			m, _ := stats.Interval(g.Rates)
 			guess, step = m, nearStep
+		} else { // most likely none does with the next seed either: one run shows it
+			guess, step = c.Start*slowest, farStep
 		}
 	}
 	return g, nil

@@ -1,6 +1,7 @@
 package contest
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -141,28 +142,26 @@ func TestDraw_ReuseIsWhatACacheWithoutBoundsHolds(t *testing.T) {
 	}
 }
 
-func TestCoarsen_SharesWhatWasSharedUpToTheLongerBlocks(t *testing.T) {
-	same := func(a, b []kvblock.Hash) int {
-		n := 0
-		for n < min(len(a), len(b)) && a[n] == b[n] {
-			n++
-		}
-		return n
-	}
+func TestCoarsen_ALongBlockIsThePrefixThatEndsWithIt(t *testing.T) {
 	var fine, coarse []workload.Call
-	for x := range tiny(2, 6, 2).Sessions {
+	for x := range tiny(2, 9, 2).Sessions {
 		fine = append(fine, x.Calls...)
 	}
-	for x := range coarsen(tiny(2, 6, 2), 48).Sessions {
-		if err := x.Validate(48); err != nil {
+	for x := range coarsen(tiny(2, 9, 2), 32).Sessions {
+		if err := x.Validate(32); err != nil {
 			t.Error(err)
 		}
 		coarse = append(coarse, x.Calls...)
 	}
-	for i := range fine {
-		for j := range fine {
-			if want := same(fine[i].Blocks, fine[j].Blocks) / 3; same(coarse[i].Blocks, coarse[j].Blocks) != want {
-				t.Errorf("calls %d and %d share %d blocks, want %d", i, j, same(coarse[i].Blocks, coarse[j].Blocks), want)
+	for i, c := range coarse {
+		both := append(slices.Clone(c.Blocks), c.AnswerBlocks...)
+		all := append(slices.Clone(fine[i].Blocks), fine[i].AnswerBlocks...)
+		if len(c.Blocks) != c.PromptTokens/32 || len(both) != (c.PromptTokens+c.OutputTokens)/32 {
+			t.Errorf("call %d: %d and %d blocks of %d and %d tokens", i, len(c.Blocks), len(c.AnswerBlocks), c.PromptTokens, c.OutputTokens)
+		}
+		for k, h := range both {
+			if h != all[2*k+1] {
+				t.Errorf("call %d: block %d is another prefix", i, k)
 			}
 		}
 	}
