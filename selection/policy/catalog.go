@@ -162,7 +162,7 @@ func Catalog() []Rule {
 			Source:  "ours; article sections 5 and 6",
 			Reasons: []selection.Reason{ReasonNearest, ReasonElsewhere},
 			Params: func() Params {
-				return &PredictedTTFT{Work: 3, Decode: 1, Interference: 0.3, Crowding: 1, Window: 20 * time.Second}
+				return &PredictedTTFT{Work: 1.5, Decode: 1, Interference: 0.5, Crowding: 1, Window: 30 * time.Second}
 			},
 		},
 	}

@@ -30,15 +30,14 @@ func busyView(n int) *selection.View {
 	return v
 }
 
-// teach gives a policy that learns an observation of every endpoint.
+// teach gives a policy that learns some observations of every endpoint.
 func teach(p selection.Policy, v *selection.View) {
-	learner, ok := p.(selection.Learner)
-	if !ok {
-		return
-	}
-	for i, slot := range v.Members {
-		ago := time.Duration(len(v.Members)-i) * time.Millisecond
-		learner.Learn(&selection.Sample{At: v.Now.Add(-ago), Slot: slot, TTFT: time.Duration(200+i*13%800) * time.Millisecond})
+	for i := range 16 * len(v.Members) {
+		slot := v.Members[i%len(v.Members)]
+		observe(p, &selection.End{Sample: selection.Sample{
+			At: v.Now.Add(time.Duration(i-16*len(v.Members)) * time.Millisecond), Slot: slot, Input: 4096,
+			Own: selection.Prefill(4096, int64(i*13%4096)), TTFT: time.Duration(200+i*13%800) * time.Millisecond,
+		}})
 	}
 }
 

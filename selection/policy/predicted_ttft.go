@@ -18,23 +18,25 @@ const (
 // PredictedTTFT picks the lowest predicted cost of answering the call, to itself and to
 // others, in shares of what callers want (View.SLO):
 //
-//	cost = ttft / D_ttft + work·W / D_ttft
+//	cost = (ttft + work·busy/(1 - busy)·W) / D_ttft
 //	     + decode·tpot / D_tpot
 //	     + active·(interference·W/E[output] + crowding·step) / D_tpot
 //
 //	u       uncached tokens: input less overlap (resident, or on its way with a call in flight)
 //	W       prefill time of u, attention over what is cached included
 //	ttft    what is left of the prefill pending there + W + one step
-//	tpot    a step with the contexts of all calls there and this one's, / (1 - share of the
-//	        last seconds in which the endpoint was given prefill to do)
+//	busy    share of the last seconds for which the candidates were given prefill to do
+//	tpot    a step with the contexts of all calls there and this one's, / (1 - that share of
+//	        the endpoint's own)
 //	step    what this call's context adds to each step
 //	active  calls there that are not finished
 //
-// The second term is the price of work as such: a prefix that is computed again takes away
-// time from calls to come, which a rule that only looks at the call itself gives away as
-// soon as a cold endpoint is idle. The last one is what this call does to those beside it:
-// its prefill stops their answers for W, which spreads over E[output] tokens, and its
-// context makes each of their steps longer. Both vanish where there is nobody.
+// The second part is the price of work as such: a prefix that is computed again takes time
+// away from calls to come, which a rule gives away that only looks at the call itself, as
+// soon as a cold endpoint is idle. As in a queue it grows with busy/(1 - busy), so an idle
+// pool spreads a burst over everybody and a full one keeps to what is cached. The last part
+// is what this call does to those beside it: its prefill stops their answers for W, which
+// spreads over E[output] tokens, and its context makes each of their steps longer.
 //
 // Nothing has to be measured beforehand. What prefill and steps cost is learned from the
 // answers (package pace): of calls that found no other prefill under way, with the cached
@@ -43,17 +45,17 @@ const (
 // pending is the load book's and exact; it is taken to be served in the order of its
 // coming, and the oldest call's progress is the time that has passed.
 //
-// It is what article sections 5.4 and 6 trade by weights, in seconds: least-prefill-left is
-// its first term, lmetric the product of first and last, sticky-until-saturated the second
-// without a price. See docs/decisions/0018 for what each term is worth.
+// Other rules are parts of it: least-prefill-left is its first term in tokens, lmetric the
+// product of that with active, sticky-until-saturated the second with a threshold in place
+// of a price. docs/decisions/0018 says what each term is worth.
 //
 // Score: cost. Setting a weight to 0 takes its term out.
 type PredictedTTFT struct {
-	Work         float64       `config:"work" doc:"price of a second of prefill beside the time that it takes; at least 0"`
+	Work         float64       `config:"work" doc:"weight of the price of prefill work, which grows with how busy the pool is; at least 0"`
 	Decode       float64       `config:"decode" doc:"weight of the time between the call's own tokens; at least 0"`
 	Interference float64       `config:"interference" doc:"weight of what the call's prefill delays others; at least 0"`
 	Crowding     float64       `config:"crowding" doc:"weight of what the call's context delays others; at least 0"`
-	Window       time.Duration `config:"window" doc:"over how long the prefill that an endpoint was given counts as its traffic; above 0"`
+	Window       time.Duration `config:"window" doc:"over how long the prefill that endpoints were given counts as their being busy; above 0"`
 }
 
 // Validate reports negative weights and a window that is not positive.
@@ -79,17 +81,17 @@ func (c *PredictedTTFT) New() selection.Policy {
 }
 
 type predictedTTFT struct {
-	config  PredictedTTFT
-	pace    pace.Pool
-	window  *decay
-	traffic []traffic // by slot
-	ttft    typical   // what calls get, in seconds
-	tpot    typical
-	output  float64 // mean tokens of an answer
+	config PredictedTTFT
+	pace   pace.Pool
+	window *decay
+	given  []given // by slot
+	ttft   typical // what calls get, in seconds
+	tpot   typical
+	output float64 // mean tokens of an answer
 }
 
-// traffic is the prefill that an endpoint was given, in seconds; old work counts less.
-type traffic struct {
+// given is the prefill that an endpoint was given, in seconds; old work counts less.
+type given struct {
 	seconds float64
 	at      mono.Time
 }
@@ -105,23 +107,32 @@ func (t *typical) follow(x float64) {
 	}
 }
 
-// mostTraffic bounds the share of time with prefill, beyond which a decode would never end.
-const mostTraffic = 0.95
+// mostBusy bounds the share of time with prefill, beyond which a decode would never end.
+const mostBusy = 0.95
 
 // UsesOverlap marks the policy as one that reads View.Overlap.
 func (*predictedTTFT) UsesOverlap() {}
 
-// wanted is what calls are held to, in seconds.
-type wanted struct{ ttft, tpot float64 }
+// standard is what costs are measured by.
+type standard struct {
+	ttft, tpot float64 // D, in seconds
+	work       float64 // price of a second of prefill, in seconds
+}
 
-func (p *predictedTTFT) wanted(v *selection.View) wanted {
-	w := wanted{float64(p.ttft), float64(p.tpot)}
+func (p *predictedTTFT) standard(v *selection.View) standard {
+	w := standard{ttft: float64(p.ttft), tpot: float64(p.tpot)}
 	if v.SLO.TTFT > 0 {
 		w.ttft = v.SLO.TTFT.Seconds()
 	}
 	if v.SLO.TPOT > 0 {
 		w.tpot = v.SLO.TPOT.Seconds()
 	}
+	busy := 0.0
+	for _, slot := range v.Candidates {
+		busy += p.busy(v.Now, slot)
+	}
+	busy /= float64(len(v.Candidates))
+	w.work = p.config.Work * busy / (1 - busy)
 	return w
 }
 
@@ -130,14 +141,14 @@ type outlook struct {
 	backlog float64 // until the prefill that is pending there is done
 	prefill float64 // W
 	start   float64 // one step
-	traffic float64 // share of the last time
+	busy    float64 // share of the last time
 	step    float64 // added to each step there
 }
 
 func (o *outlook) ttft() float64 { return o.backlog + o.prefill + o.start }
 
 // tpot is the time between the call's tokens.
-func (o *outlook) tpot() float64 { return (o.start + o.step) / (1 - o.traffic) }
+func (o *outlook) tpot() float64 { return (o.start + o.step) / (1 - o.busy) }
 
 // look returns what is expected of the call at a slot for which there is room.
 func (p *predictedTTFT) look(v *selection.View, q *selection.Request, slot selection.Slot) outlook {
@@ -152,9 +163,14 @@ func (p *predictedTTFT) look(v *selection.View, q *selection.Request, slot selec
 		head := float64(f*m.Prefill(b.Head, decoding)) - v.Now.Sub(b.HeadSince).Seconds()
 		o.backlog = max(head, 0) + float64(f*m.Prefill(b.PendingWork.Minus(b.Head), decoding))
 	}
-	t := &p.traffic[slot]
-	o.traffic = min(float64(t.seconds*p.window.weight(v.Now.Sub(t.at)))/p.config.Window.Seconds(), mostTraffic)
+	o.busy = p.busy(v.Now, slot)
 	return o
+}
+
+// busy returns for which share of the last time the endpoint was given prefill to do.
+func (p *predictedTTFT) busy(now mono.Time, slot selection.Slot) float64 {
+	t := &p.given[slot]
+	return min(float64(t.seconds*p.window.weight(now.Sub(t.at)))/p.config.Window.Seconds(), mostBusy)
 }
 
 // overlap returns how many blocks the slot is believed to hold of the prompt, or to be about to.
@@ -170,23 +186,23 @@ type terms struct{ ttft, work, decode, imposed float64 }
 
 func (t *terms) sum() float64 { return t.ttft + t.work + t.decode + t.imposed }
 
-func (p *predictedTTFT) price(o *outlook, w wanted, active int32) terms {
+func (p *predictedTTFT) price(o *outlook, d standard, active int32) terms {
 	c := &p.config
 	delay := float64(c.Interference*o.prefill)/p.output + float64(c.Crowding*o.step)
 	return terms{
-		ttft:    o.ttft() / w.ttft,
-		work:    float64(c.Work*o.prefill) / w.ttft,
-		decode:  float64(c.Decode*o.tpot()) / w.tpot,
-		imposed: float64(float64(active)*delay) / w.tpot,
+		ttft:    o.ttft() / d.ttft,
+		work:    float64(d.work*o.prefill) / d.ttft,
+		decode:  float64(c.Decode*o.tpot()) / d.tpot,
+		imposed: float64(float64(active)*delay) / d.tpot,
 	}
 }
 
 func (p *predictedTTFT) Pick(v *selection.View, q *selection.Request, r *seed.Rand) selection.Choice {
 	p.grow(v.Candidates[len(v.Candidates)-1])
-	w, longest := p.wanted(v), int32(0)
+	d, longest := p.standard(v), int32(0)
 	for i, slot := range v.Candidates {
 		o := p.look(v, q, slot)
-		t := p.price(&o, w, v.Book[slot].Outstanding)
+		t := p.price(&o, d, v.Book[slot].Outstanding)
 		v.Scores[i] = t.sum()
 		longest = max(longest, overlap(v, slot))
 	}
@@ -204,9 +220,9 @@ func (p *predictedTTFT) Pick(v *selection.View, q *selection.Request, r *seed.Ra
 	return choice
 }
 
-// give counts prefill as the endpoint's traffic.
+// give notes prefill that the endpoint is given.
 func (p *predictedTTFT) give(now mono.Time, slot selection.Slot, seconds float64) {
-	t := &p.traffic[slot]
+	t := &p.given[slot]
 	t.seconds = float64(t.seconds*p.window.weight(now.Sub(t.at))) + seconds
 	t.at = now
 }
@@ -244,15 +260,15 @@ func (p *predictedTTFT) PrefillTime(slot selection.Slot, w selection.Work) (time
 // Forget takes back what was learned of the slot's endpoint.
 func (p *predictedTTFT) Forget(slot selection.Slot) {
 	p.pace.Forget(slot)
-	if int(slot) < len(p.traffic) {
-		p.traffic[slot] = traffic{}
+	if int(slot) < len(p.given) {
+		p.given[slot] = given{}
 	}
 }
 
 func (p *predictedTTFT) grow(slot selection.Slot) {
 	p.pace.Grow(slot)
-	if n := int(slot) + 1; n > len(p.traffic) {
-		p.traffic = append(p.traffic, make([]traffic, n-len(p.traffic))...)
+	if n := int(slot) + 1; n > len(p.given) {
+		p.given = append(p.given, make([]given, n-len(p.given))...)
 	}
 }
 
