@@ -71,7 +71,7 @@ func DefaultPool() Pool {
 		Queue:  DefaultQueue(),
 
 		SingleFlight: SingleFlight(admission.DefaultFlights()),
-		Policy:       Policy{Name: "cache-aware"},
+		Policy:       Policy{Name: "predicted-ttft"},
 		Signals:      Signals{Scrape: time.Second, MaxAge: 10 * time.Second},
 
 		Discover: DefaultDiscover(),

@@ -33,6 +33,8 @@ var other = map[string]string{
 var otherModel = map[string]string{
 	"aliases":                          "{aliases: [b], pools: [{endpoints: [http://h:1]}]}",
 	"calls":                            "{calls: 1, pools: [{endpoints: [http://h:1]}]}",
+	"slo.ttft":                         "{slo: {ttft: 2s}, pools: [{endpoints: [http://h:1]}]}",
+	"slo.tpot":                         "{slo: {tpot: 50ms}, pools: [{endpoints: [http://h:1]}]}",
 	"timeouts.header":                  "{timeouts: {header: 0}, pools: [{endpoints: [http://h:1]}]}",
 	"timeouts.first_token":             "{timeouts: {first_token: 0}, pools: [{endpoints: [http://h:1]}]}",
 	"timeouts.progress":                "{timeouts: {progress: 0}, pools: [{endpoints: [http://h:1]}]}",

@@ -19,10 +19,20 @@ type Model struct {
 	Adapters []string `config:"adapters"`
 	// Calls in flight for this model. 0: no bound of its own.
 	Calls int `config:"calls" allowed:"0..1000000"`
+	// What callers want: what policies weigh, and from which calls that wait are ordered. Nothing is refused or ended for it.
+	SLO SLO `config:"slo"`
 	// Bounds that differ from the router's timeouts; those that are not given are as there.
 	Timeouts Timeouts `config:"timeouts"`
 	// Who answers, in order of preference; a later pool is used when the earlier has no endpoint in rotation.
 	Pools []Pool `config:"pools"`
+}
+
+// SLO is what callers want of a model.
+type SLO struct {
+	// Time to first token. 0: nothing is said; policies go by what calls usually get.
+	TTFT time.Duration `config:"ttft" allowed:"0s or 1ms..1h"`
+	// Mean time between the tokens that follow. 0: likewise.
+	TPOT time.Duration `config:"tpot" allowed:"0s or 100us..1m"`
 }
 
 // Pool is a set of endpoints that serve the same model and are interchangeable.

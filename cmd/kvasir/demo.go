@@ -32,7 +32,7 @@ flags:
   --listen ADDR     where clients call (default 127.0.0.1:8080)
   --admin ADDR      metrics, health, pools (default 127.0.0.1:9090)
   --engines N       emulated engines, 1 to 64 (default 4)
-  --policy NAME     how an endpoint is picked (default cache-aware)
+  --policy NAME     how an endpoint is picked (default predicted-ttft)
   --no-traffic      no conversations in the background
   --for DURATION    stop after that long, such as 20s (default 0: run until interrupted)
 
@@ -79,7 +79,7 @@ func parseDemo(env environment, args []string) (o demoOptions, code int, ok bool
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "")
 	flags.StringVar(&o.admin, "admin", "127.0.0.1:9090", "")
 	flags.IntVar(&o.engines, "engines", 4, "")
-	name := flags.String("policy", "cache-aware", "")
+	name := flags.String("policy", "predicted-ttft", "")
 	flags.BoolVar(&o.noTraffic, "no-traffic", false, "")
 	flags.DurationVar(&o.duration, "for", 0, "")
 	misuse := func(format string, values ...any) (demoOptions, int, bool) {

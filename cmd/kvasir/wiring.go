@@ -81,7 +81,7 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 	m := proxy.Model{
 		Name: mc.Name, Aliases: mc.Aliases, Adapters: mc.Adapters, Timeouts: &timeouts,
 		Machine: flow.Config{
-			Seed: c.Seed, Calls: mc.Calls,
+			Seed: c.Seed, Calls: mc.Calls, SLO: selection.SLO(mc.SLO),
 			Retry: attempt.Config(c.Retry), Health: health.Config(c.Health),
 			Prefix: prefix.Config{BudgetBytes: int64(c.Prefix.Index), SpeculativeTTL: c.Prefix.Speculative},
 		},
