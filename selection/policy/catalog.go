@@ -88,6 +88,29 @@ func Catalog() []Rule {
 				return &CacheAware{CacheThreshold: 0.3, BalanceAbsThreshold: 64, BalanceRelThreshold: 1.5}
 			},
 		},
+		{
+			Name:    "lmetric",
+			Doc:     "the lowest product of prefill work and calls, this one included",
+			Source:  "LMetric, arXiv 2603.15202",
+			Reasons: []selection.Reason{ReasonLeastProduct},
+			Params:  func() Params { return &LMetric{} },
+		},
+		{
+			Name:    "least-prefill-left",
+			Doc:     "the fewest tokens to prefill before this call's first token",
+			Source:  "LPWL of agentic-kvc",
+			Reasons: []selection.Reason{ReasonLeastPrefill},
+			Params:  func() Params { return &LeastPrefillLeft{} },
+		},
+		{
+			Name:    "sticky-until-saturated",
+			Doc:     "the fewest tokens to prefill among those that hold the prompt, until they are seconds behind the others",
+			Source:  "llm-d's prefix-cache-affinity-filter and token-load-scorer",
+			Reasons: []selection.Reason{ReasonWarm, ReasonCold, ReasonSaturated, ReasonExplored},
+			Params: func() Params {
+				return &StickyUntilSaturated{AffinityThreshold: 0.8, MaxTTFTPenalty: 18 * time.Second, PeakPrefillThroughput: 15928}
+			},
+		},
 	}
 }
 

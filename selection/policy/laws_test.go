@@ -90,6 +90,10 @@ func drawParams(t *rapid.T, rule Rule) Params {
 	case *CacheAware:
 		p.CacheThreshold = rapid.SampledFrom([]float64{0, 0.3, 1}).Draw(t, "cache_threshold")
 		p.BalanceAbsThreshold = rapid.IntRange(0, 5).Draw(t, "balance_abs_threshold")
+	case *StickyUntilSaturated:
+		p.AffinityThreshold = rapid.SampledFrom([]float64{0, 0.1, 0.8, 1}).Draw(t, "affinity_threshold")
+		p.MaxTTFTPenalty = rapid.SampledFrom([]time.Duration{0, time.Nanosecond, 100 * time.Millisecond, 18 * time.Second}).Draw(t, "max_ttft_penalty")
+		p.ExplorationProbability = rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(t, "exploration_probability")
 	}
 	return p
 }

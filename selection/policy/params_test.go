@@ -32,6 +32,10 @@ func TestParamsRefuse(t *testing.T) {
 		{"cache-aware", "cache_threshold", []any{-0.1, 1.1, nan}, []any{0.0, 1.0}},
 		{"cache-aware", "balance_abs_threshold", []any{-1}, []any{0, 32}},
 		{"cache-aware", "balance_rel_threshold", []any{0.9, nan, inf}, []any{1.0, 1.0001}},
+		{"sticky-until-saturated", "affinity_threshold", []any{-0.1, 1.1, nan}, []any{0.0, 0.6, 1.0}},
+		{"sticky-until-saturated", "max_ttft_penalty", []any{-time.Second}, []any{time.Duration(0), time.Minute}},
+		{"sticky-until-saturated", "peak_prefill_throughput", []any{0.0, -1.0, nan, inf}, []any{0.5, 39065.0}},
+		{"sticky-until-saturated", "exploration_probability", []any{-0.1, 1.1, nan}, []any{0.0, 0.01, 1.0}},
 	} {
 		rule, ok := Lookup(test.rule)
 		if !ok {
@@ -64,6 +68,9 @@ func TestParamsReportEveryMistake(t *testing.T) {
 	}
 	if errs := (&CacheAware{-1, -1, -1}).Validate(); len(errs) != 3 {
 		t.Errorf("three mistakes give %v", errs)
+	}
+	if errs := (&StickyUntilSaturated{-1, -1, -1, -1}).Validate(); len(errs) != 4 {
+		t.Errorf("four mistakes give %v", errs)
 	}
 }
 

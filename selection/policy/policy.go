@@ -61,6 +61,9 @@ func (e ParamError) Error() string {
 // finite reports whether x is neither NaN nor infinite.
 func finite(x float64) bool { return x-x == 0 }
 
+// isShare reports whether x is from 0 to 1.
+func isShare(x float64) bool { return 0 <= x && x <= 1 }
+
 // argmin returns the index of the lowest score, of equals one at random. Scores that
 // are NaN don't take part; at least one must not be.
 func argmin(scores []float64, r *seed.Rand) int {
@@ -99,4 +102,12 @@ func outstanding(v *selection.View) {
 	for i, slot := range v.Candidates {
 		scores[i] = float64(book[slot].Outstanding)
 	}
+}
+
+// overlapAt returns how many of the request's blocks the slot is believed to hold.
+func overlapAt(overlap []int32, slot selection.Slot) int32 {
+	if int(slot) < len(overlap) {
+		return overlap[slot]
+	}
+	return 0 // the machine keeps no index
 }
