@@ -113,7 +113,7 @@ const FanOut = "subagents:system=8000,task=lognormal/36000/0.6/4000/90000,rounds
 	"gap=lognormal/13s/6.5/100ms/10s,context=131072"
 
 // fanOutSessions is how many there are, over both halves.
-const fanOutSessions = 300
+const fanOutSessions = 200
 
 func fanOut(p *Plan, seed uint64) (workload.Source, error) {
 	g, err := workload.Parse(FanOut)

@@ -94,7 +94,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	if t := tuned(r.Results); t != nil {
 		p.line("## Peers with tuned parameters")
 		p.line("")
-		p.line("For each cell, the settings of a small grid were tried on the half of the sessions that is not reported on, and the best one of each")
+		p.line("For each cell of 8 replicas, the settings of a small grid were tried on the half of the sessions that is not reported on, and the best one of each")
 		p.line("policy played the reported half; the three best policies are listed. %s has its one default setting here, too.", Ours)
 		p.line("")
 		t.markdown(w)
