@@ -37,7 +37,7 @@ an hour on two cores.
   --half NAME           of the sessions: reported, tuning or both (default reported)
   --share SHARE         of the half's sessions, drawn by each seed (default 0.8)
   --tolerance SHARE     how narrow a rate is bracketed before it is interpolated (default 0.03)
-  --tuned=BOOL          also search settings of the peers on the other half (default true)
+  --tuned=BOOL          also search settings of the peers on the other half, on pools of 8 (default true)
   --sensitivity=BOOL    also the order of the best four under other costs (default true)
   --quick               four pools and the mixed ones of 8 replicas, 3 seeds, a coarser search, half
                         as many sessions, neither tuned peers nor other costs: for a look
@@ -356,7 +356,7 @@ func (o *resultsOptions) cell(env environment, c *contest.Cell) (*contest.Result
 			return nil, err
 		}
 	}
-	if o.tuned {
+	if o.tuned && len(c.Scenario.Engines) <= tunedReplicas {
 		fmt.Fprintln(env.stderr, "         tuned peers")
 		if err := o.tune(c, result, trials); err != nil {
 			return nil, err
@@ -382,6 +382,10 @@ func (o *resultsOptions) goodputs(c *contest.Cell, entrants []contest.Entrant, s
 const (
 	variedEntrants, variedSeeds = 4, 3
 	tuningSeeds, tunedPeers     = 2, 3
+
+	// tunedReplicas is how large a pool may be whose peers are tuned: a grid on a larger one
+	// takes as long as all the rest.
+	tunedReplicas = 8
 )
 
 // vary finds the order of the best entrants under other costs.

@@ -46,6 +46,7 @@ type source struct {
 	name, about string
 	open        func(p *Plan, seed uint64) (workload.Source, error)
 	timed       bool          // it has times of its own
+	generated   bool          // a seed makes another one, so there is nothing to sample: open makes Plan.Share of it
 	fanOut      bool          // see Cell
 	blockTokens int           // of the engines' KV blocks; the workload's own are shorter or as long
 	settle      time.Duration // see Cell
@@ -77,7 +78,7 @@ func sources() []source {
 		{
 			name:  "fan-out",
 			about: "Generated agents that set off others and wait for all of them, closed-loop.",
-			open:  fanOut, fanOut: true, blockTokens: generatedBlock, settle: 40 * time.Second, loops: [2]int{1, 2}, start: [2]float64{4, 16},
+			open:  fanOut, generated: true, fanOut: true, blockTokens: generatedBlock, settle: 40 * time.Second, loops: [2]int{1, 2}, start: [2]float64{4, 16},
 		},
 	}
 }
@@ -112,9 +113,9 @@ const FanOut = "subagents:system=8000,task=lognormal/36000/0.6/4000/90000,rounds
 	"gap=lognormal/13s/6.5/100ms/10s,context=131072"
 
 // fanOutSessions is how many there are, over both halves.
-const fanOutSessions = 300
+const fanOutSessions = 200
 
-func fanOut(_ *Plan, seed uint64) (workload.Source, error) {
+func fanOut(p *Plan, seed uint64) (workload.Source, error) {
 	g, err := workload.Parse(FanOut)
 	if err != nil {
 		return workload.Source{}, err
@@ -124,7 +125,7 @@ func fanOut(_ *Plan, seed uint64) (workload.Source, error) {
 		return workload.Source{}, err
 	}
 	s, err := workload.Generate("fan-out", g, seed, process.Instants(seed))
-	return coarsen(trace.Transform{Sessions: fanOutSessions}.Apply(s), generatedBlock), err
+	return coarsen(trace.Transform{Sessions: max(int(fanOutSessions*p.Share), 4)}.Apply(s), generatedBlock), err
 }
 
 // generatedBlock is the length of a KV block where the workload's own are shorter: few enough
@@ -144,7 +145,7 @@ func (p *Plan) draw(w *source, seed uint64, loops int) (*Draw, error) {
 		return true
 	})
 	s = p.Half.Of(s)
-	if p.Share < 1 {
+	if p.Share < 1 && !w.generated {
 		s = sample(s, seed, p.Share)
 	}
 	once, err := keep(s)

@@ -60,7 +60,7 @@ func TestGrid_EverySettingIsOneOfItsRule(t *testing.T) {
 }
 
 func TestFanOut_SiblingsComeTogetherAndShareTheirLeadersPrompt(t *testing.T) {
-	p := Plan{Half: ReportedHalf, Share: 1}
+	p := Plan{Half: ReportedHalf, Share: 0.3}
 	cells, err := p.Cells()
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestFanOut_SiblingsComeTogetherAndShareTheirLeadersPrompt(t *testing.T) {
 				largest = max(largest, n)
 			}
 		}
-		if groups < 200 || largest < 40 || largest > 64 || longest > contextTokens {
+		if groups < 60 || largest < 40 || largest > 64 || longest > contextTokens {
 			t.Errorf("%d groups, the largest of %d, the longest call %d tokens", groups, largest, longest)
 		}
 		return

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"kvasir/accelerator"
+	"kvasir/client/arrival"
+	"kvasir/client/workload"
+	"kvasir/client/workload/trace"
 	"kvasir/engine"
 	"kvasir/sim"
 )
@@ -17,12 +20,20 @@ func small(t *testing.T) *Cell {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Cell{Name: "small", Start: 2, Draw: func(seed uint64) (*Draw, error) {
-		s, err := fanOut(nil, seed)
+	g, err := workload.Parse("chat-turn:history=lognormal/8000/1/0/60000,context=100000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	process, err := arrival.Parse("poisson:rate=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cell{Name: "small", Start: 1, Draw: func(seed uint64) (*Draw, error) {
+		s, err := workload.Generate("chat", g, seed, process.Instants(seed))
 		if err != nil {
 			return nil, err
 		}
-		return keep(sample(s, seed, 0.06))
+		return keep(trace.Transform{Sessions: 1500}.Apply(s))
 	}}
 	e := engine.Defaults(profile)
 	e.BlockTokens, e.NumBlocks = 128, smallKV/128

@@ -94,7 +94,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	if t := tuned(r.Results); t != nil {
 		p.line("## Peers with tuned parameters")
 		p.line("")
-		p.line("For each cell, the settings of a small grid were tried on the half of the sessions that is not reported on, and the best one of each")
+		p.line("For each cell of 8 replicas, the settings of a small grid were tried on the half of the sessions that is not reported on, and the best one of each")
 		p.line("policy played the reported half; the three best policies are listed. %s has its one default setting here, too.", Ours)
 		p.line("")
 		t.markdown(w)
@@ -160,7 +160,7 @@ func (p *page) method(r *Report) {
 	p.line("- **SLO**: a call is good with a time to first token within %v or %g times its unloaded prefill, whichever is longer, and a time per", boundTTFT, boundPrefill)
 	p.line("  output token within %v. *Goodput* is the rate at which %.0f %% of the calls are: the crossing is bracketed to %.0f %% and interpolated.", boundTPOT, 100*Attainment, 100*r.Tolerance)
 	p.line("- **Sessions**: the half of each workload that a hash of the session draws (%s; the other half is for tuning), of which each seed", r.Half)
-	p.line("  draws %.0f %% anew, so that intervals say how other traffic would fare. A trace without sessions has its calls split by their first two", 100*r.Share)
+	p.line("  draws %.0f %% anew (a generated one is made anew), so that intervals say how other traffic would fare. A trace without sessions has its calls split by their first two", 100*r.Share)
 	p.line("  blocks, which keeps the turns of a conversation together. Where that is too little for the pool, it is played several times, each time with prefixes of its own.")
 	p.line("- **Latencies** are at %.0f %% of the best peer's goodput of that seed, the same rate for all. *Gap*: most less fewest calls that a replica got; *busiest*: the", 100*Matched)
 	p.line("  most by the mean. The best peer is the one with the highest mean goodput; that it is chosen afterwards favours it.")
