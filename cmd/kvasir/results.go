@@ -100,7 +100,7 @@ const quickCells = "*-small-8,*-mixed-8"
 
 // parseResults reads the flags. The error has every mistake, or is flag.ErrHelp.
 func parseResults(env environment, args []string) (*resultsOptions, error) {
-	o := &resultsOptions{command: "kvasir results " + strings.Join(args, " ")}
+	o := &resultsOptions{}
 	f := flag.NewFlagSet("kvasir results", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&o.traces, "traces", env.getenv("KVASIR_TRACES"), "")
@@ -122,7 +122,15 @@ func parseResults(env environment, args []string) (*resultsOptions, error) {
 		return nil, err
 	}
 	given := map[string]bool{}
-	f.Visit(func(x *flag.Flag) { given[x.Name] = true })
+	o.command = "kvasir results"
+	f.Visit(func(x *flag.Flag) {
+		given[x.Name] = true
+		switch x.Name {
+		case "traces", "out", "machine", "jobs": // where and how it ran is nothing that the result depends on
+		default:
+			o.command += fmt.Sprintf(" --%s=%v", x.Name, x.Value)
+		}
+	})
 	if *quick {
 		for name, set := range map[string]func(){
 			"cells": func() { *cells = quickCells }, "seeds": func() { *seeds = 3 }, "share": func() { o.share = 0.4 },

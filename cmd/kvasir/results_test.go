@@ -74,10 +74,13 @@ func TestResults_WritesAPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"# Results", "kvasir results --cells fan-out-small-8", "a test", "## What holds", "took no part", "## fan-out-small-8", "| least-outstanding |", "tuned parameters"} {
+	for _, want := range []string{"# Results", "kvasir results --cells=fan-out-small-8", "a test", "## What holds", "took no part", "## fan-out-small-8", "| least-outstanding |", "tuned parameters"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("there is no %q in\n%s", want, page)
 		}
+	}
+	if strings.Contains(string(page), file) {
+		t.Error("the page says where it was written to")
 	}
 	if strings.Contains(string(page), "NaN") {
 		t.Errorf("NaN in\n%s", page)
