@@ -149,6 +149,9 @@ func promiseEngine(t *testing.T, rule promised) engine.Config {
 	c.EveryToken = true
 	c.NumBlocks, c.MaxModelLen, c.MaxSeqs, c.MaxBatchedTokens = 1500, 16000, 64, 2048
 	c.LoRA = engine.LoRA{MaxLoRAs: 2, MaxCPULoRAs: 3, LoadFromHost: 2 * time.Millisecond, LoadFromDisk: 9 * time.Millisecond}
+	if rule.queue.On() {
+		c.LoRA.MaxLoRAs, c.LoRA.MaxCPULoRAs = len(promiseAdapters), len(promiseAdapters) // slow engines have calls enough that wait
+	}
 	return c
 }
 
@@ -259,7 +262,8 @@ func promisePhase(i int) time.Duration {
 
 func promiseSimulate(t *testing.T, rule promised, trace []promiseCall) promiseRun {
 	t.Helper()
-	cfg := sim.Config{Until: mono.Time(promiseLength), Strict: true}
+	// Calls that wait may go after the last one has come.
+	cfg := sim.Config{Until: mono.Time(promiseLength + 10*time.Second), Strict: true}
 	router := sim.Router{Machine: promiseMachine(rule), Scrape: promiseScrape}
 	for i := range promiseEngines {
 		e := sim.Engine{Config: promiseEngine(t, rule)}

@@ -44,7 +44,7 @@ const contextTokens = 131072
 // source is a workload of the catalogue.
 type source struct {
 	name, about string
-	open        func(p *Plan, seed uint64) (workload.Source, error)
+	open        func(p Plan, seed uint64) (workload.Source, error)
 	timed       bool          // it has times of its own
 	generated   bool          // a seed makes another one, so there is nothing to sample: open makes Plan.Share of it
 	fanOut      bool          // see Cell
@@ -83,8 +83,8 @@ func sources() []source {
 	}
 }
 
-func mooncake(file string) func(*Plan, uint64) (workload.Source, error) {
-	return func(p *Plan, seed uint64) (workload.Source, error) {
+func mooncake(file string) func(Plan, uint64) (workload.Source, error) {
+	return func(p Plan, seed uint64) (workload.Source, error) {
 		t, err := trace.Open(p.Open(file), trace.Options{Strict: true, Seed: seed})
 		if err != nil {
 			return workload.Source{}, err
@@ -95,7 +95,7 @@ func mooncake(file string) func(*Plan, uint64) (workload.Source, error) {
 
 const agentFile = "claude-code/agent_sessions.jsonl.zst"
 
-func agents(p *Plan, seed uint64) (workload.Source, error) {
+func agents(p Plan, seed uint64) (workload.Source, error) {
 	t, err := trace.Open(p.Open(agentFile), trace.Options{Strict: true, Seed: seed})
 	if err != nil {
 		return workload.Source{}, err
@@ -115,7 +115,7 @@ const FanOut = "subagents:system=8000,task=lognormal/36000/0.6/4000/90000,rounds
 // fanOutSessions is how many there are, over both halves.
 const fanOutSessions = 200
 
-func fanOut(p *Plan, seed uint64) (workload.Source, error) {
+func fanOut(p Plan, seed uint64) (workload.Source, error) {
 	g, err := workload.Parse(FanOut)
 	if err != nil {
 		return workload.Source{}, err
@@ -133,7 +133,7 @@ func fanOut(p *Plan, seed uint64) (workload.Source, error) {
 const generatedBlock = 128
 
 // draw returns what a seed makes of the workload with so many loops.
-func (p *Plan) draw(w *source, seed uint64, loops int) (*Draw, error) {
+func (p Plan) draw(w *source, seed uint64, loops int) (*Draw, error) {
 	s, err := w.open(p, seed)
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (p *Plan) draw(w *source, seed uint64, loops int) (*Draw, error) {
 }
 
 // Cells returns the cells.
-func (p *Plan) Cells() ([]*Cell, error) {
+func (p Plan) Cells() ([]*Cell, error) {
 	var out []*Cell
 	for _, w := range sources() {
 		for _, kv := range []struct {
@@ -198,7 +198,7 @@ type part struct {
 	kv     int // tokens of each
 }
 
-func (p *Plan) cell(w source, name string, size int, pool ...part) (*Cell, error) {
+func (p Plan) cell(w source, name string, size int, pool ...part) (*Cell, error) {
 	c := &Cell{
 		Name: name, Workload: fmt.Sprintf("%s × %d", w.name, w.loops[size]), FanOut: w.fanOut,
 		Settle: w.settle, Start: w.start[size],

@@ -3,12 +3,12 @@ package contest
 import (
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"kvasir/client/workload/trace"
+	"kvasir/internal/testkit/fulltrace"
 	"kvasir/selection/policy"
 )
 
@@ -100,12 +100,9 @@ func TestFanOut_SiblingsComeTogetherAndShareTheirLeadersPrompt(t *testing.T) {
 
 // The reading of the traces: whole, in halves, and the same again.
 func TestDraw_OfTheTraces(t *testing.T) {
-	folder := os.Getenv("KVASIR_TRACES")
-	if folder == "" {
-		t.Skip("set KVASIR_TRACES to the folder of the traces, see docs/traces.md")
-	}
 	p := Plan{Half: ReportedHalf, Share: 0.8, Open: func(name string) trace.File {
-		return trace.File{Name: name, Open: func() (io.ReadCloser, error) { return os.Open(filepath.Join(folder, filepath.FromSlash(name))) }}
+		path := fulltrace.Path(t, name)
+		return trace.File{Name: name, Open: func() (io.ReadCloser, error) { return os.Open(path) }}
 	}}
 	cells, err := p.Cells()
 	if err != nil {
@@ -119,6 +116,7 @@ func TestDraw_OfTheTraces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		p.Half = TuningHalf // a cell is of the plan that it was made from
 		again, err := c.Draw(1)
 		if err != nil || again.Calls != d.Calls || again.Reuse() != d.Reuse() {
 			t.Errorf("%s: %d calls and then %d, %v", c.Name, d.Calls, again.Calls, err)
