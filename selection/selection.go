@@ -107,6 +107,7 @@ type Book struct {
 	PendingWork Work      // of the pending calls; overlap as it was believed when each was sent
 	Head        Work      // of the oldest pending call
 	HeadSince   mono.Time // since when the endpoint can have worked on it: its dispatch, or the first token of one before it
+	HeadSilent  bool      // it is not streamed, so it may be prefilled already, and those after it
 
 	ActiveBlocks int64 // length in fine blocks (kvblock.Span) of the prompts of the outstanding calls, where a block that several share counts once; 0 unless the policy is an ActiveUser
 }
@@ -194,9 +195,9 @@ type Predictor interface {
 // End is what came of a call whose answer is complete.
 type End struct {
 	Sample
-	Ended  mono.Time // the answer after its first content took Ended - At
-	Stream bool
-	Usage  Usage
+	Ended      mono.Time // the answer after its first content took Ended - At
+	ShowsStart bool      // At is when the prefill was over: the answer was streamed, or is an embedding; else when it was whole
+	Usage      Usage
 }
 
 // Usage is what an answer said that it cost, in tokens. Known is false where the answer

@@ -76,9 +76,11 @@ func (m *Machine) release(now mono.Time, i int32) {
 	b := &m.books[c.slot]
 	b.Outstanding--
 	b.OutstandingTokens -= tokens
+	if c.pending {
+		m.served(now, i)
+	}
 	if !c.committed {
 		s.unanswered--
-		m.served(now, i)
 		m.lost(now, i)
 	}
 	if c.unseen {
@@ -119,9 +121,9 @@ func (m *Machine) await(now mono.Time, i int32) {
 		m.calls[s.lastWait].newerWait = i
 	} else {
 		s.firstWait = i
-		b.Head, b.HeadSince = c.work, now
+		b.Head, b.HeadSince, b.HeadSilent = c.work, now, !c.showsStart()
 	}
-	s.lastWait = i
+	s.lastWait, c.pending = i, true
 	b.Pending++
 	b.PendingWork = b.PendingWork.Plus(c.work)
 	if c.showsStart() {
@@ -130,10 +132,11 @@ func (m *Machine) await(now mono.Time, i int32) {
 }
 
 // served takes a call out of those that wait for their first content: it has come, or it
-// will not.
+// will not, or that of a later call shows that the prefill is over.
 func (m *Machine) served(now mono.Time, i int32) {
 	c := &m.calls[i]
 	s, b := &m.state[c.slot], &m.books[c.slot]
+	c.pending = false
 	if c.newerWait != none {
 		m.calls[c.newerWait].olderWait = c.olderWait
 	} else {
@@ -142,15 +145,40 @@ func (m *Machine) served(now mono.Time, i int32) {
 	if c.olderWait != none {
 		m.calls[c.olderWait].newerWait = c.newerWait
 	} else {
-		s.firstWait = c.newerWait
-		if b.Head, b.HeadSince = (selection.Work{}), 0; s.firstWait != none {
-			b.Head, b.HeadSince = m.calls[s.firstWait].work, now
-		}
+		m.next(now, c, b, s)
 	}
 	b.Pending--
 	b.PendingTokens -= int64(c.request.InputTokens)
 	b.PendingWork = b.PendingWork.Minus(c.work)
 	if c.showsStart() {
 		s.end(now, c.work, c.committed)
+	}
+}
+
+// next makes the call after one that is served the oldest of those that wait for their first
+// content. It can be worked on since the one before was served; if nobody saw when that was,
+// since it came.
+func (m *Machine) next(now mono.Time, before *call, b *selection.Book, s *endpointState) {
+	since := b.HeadSince
+	b.Head, b.HeadSince, b.HeadSilent = selection.Work{}, 0, false
+	if s.firstWait = before.newerWait; s.firstWait == none {
+		return
+	}
+	c := &m.calls[s.firstWait]
+	b.Head, b.HeadSince, b.HeadSilent = c.work, now, !c.showsStart()
+	if !before.showsStart() {
+		b.HeadSince = max(since, c.dispatched)
+	}
+}
+
+// passed takes the calls out that came before one whose first content has come and show
+// nothing until their answers are whole: engines prefill in the order of coming.
+func (m *Machine) passed(now mono.Time, i int32) {
+	for i = m.calls[i].olderWait; i != none; {
+		older := m.calls[i].olderWait
+		if !m.calls[i].showsStart() {
+			m.served(now, i)
+		}
+		i = older
 	}
 }

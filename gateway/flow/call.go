@@ -53,6 +53,7 @@ type call struct {
 	believed   prefix.Belief  // what it was believed to hold of the prompt
 	predicted  time.Duration
 	first      mono.Time // of its first content
+	pending    bool      // among those at its endpoint whose prefill is not over, as far as is known
 	olderWait  int32     // neighbours among those that are pending there
 	newerWait  int32
 

@@ -364,13 +364,18 @@ func (m *Machine) firstToken(r *report) {
 	s := &m.state[c.slot]
 	s.unanswered--
 	m.succeed(r.at, c)
-	m.served(r.at, r.ticket.index)
+	if c.showsStart() {
+		m.passed(r.at, r.ticket.index)
+	}
+	if c.pending {
+		m.served(r.at, r.ticket.index)
+	}
 	c.first = r.at
 	if m.index != nil {
 		m.index.Hold(r.at, c.slot, c.request.Blocks)
 	}
 	m.landed(r.at, c)
-	if l := s.pool.learner; l != nil && (c.request.Stream || c.request.Kind == selection.Embed) {
+	if l := s.pool.learner; l != nil && c.showsStart() {
 		m.end.Sample = c.sample()
 		l.Learn(&m.end.Sample)
 	}
@@ -392,7 +397,7 @@ func (m *Machine) done(r *report) {
 		m.correct(c, r.usage)
 	}
 	if l := s.pool.endLearner; l != nil && c.committed && r.outcome == attempt.Success {
-		m.end = selection.End{Sample: c.sample(), Ended: r.at, Stream: c.request.Stream, Usage: r.usage}
+		m.end = selection.End{Sample: c.sample(), Ended: r.at, ShowsStart: c.showsStart(), Usage: r.usage}
 		l.LearnEnd(&m.end)
 	}
 	m.judge(r, c)

@@ -141,6 +141,39 @@ func TestBook_KnowsSinceWhenTheOldestCallIsWorkedOn(t *testing.T) {
 	}
 }
 
+// TestBook_ACallThatShowsNothingMayBePrefilledAlready: one that is not streamed is pending
+// until its answer is whole, or until a later call's first token shows that its turn is over.
+func TestBook_ACallThatShowsNothingMayBePrefilledAlready(t *testing.T) {
+	m := New(newConfig(newTestPool("p", &overlapping{}, "a")))
+	var tickets []Ticket
+	for i, stream := range []bool{false, false, true, false} {
+		q := request(i + 1)
+		q.Stream, q.InputTokens = stream, 10*(i+1)
+		tickets = append(tickets, only(t, m.Step(mono.Time(10*(i+1)), Arrive(q))).Ticket)
+	}
+	book := func(pending int32, tokens, head int64, since mono.Time, silent bool) {
+		t.Helper()
+		m.Step(m.last+1, Wake())
+		b := m.books[0]
+		if b.Pending != pending || b.PendingWork.Tokens != tokens || b.PendingTokens != tokens || b.Head.Tokens != head || b.HeadSince != since || b.HeadSilent != silent {
+			t.Errorf("got %+v, want %d pending of %d tokens, the oldest of %d since %d, silent %v", b, pending, tokens, head, since, silent)
+		}
+	}
+	book(4, 100, 10, 10, true)
+	m.Step(50, Done(tickets[0], 0, attempt.Success, Usage{})) // nobody saw when its prefill was over
+	book(3, 90, 20, 20, true)
+	m.Step(60, FirstToken(tickets[2], 0))
+	book(1, 40, 40, 60, true)
+	m.Step(70, Done(tickets[1], 0, attempt.Success, Usage{}))
+	m.Step(80, Done(tickets[2], 0, attempt.Success, Usage{}))
+	book(1, 40, 40, 60, true)
+	m.Step(90, Left(tickets[3]))
+	book(0, 0, 0, 0, false)
+	if b := m.books[0]; b != (selection.Book{}) {
+		t.Errorf("left over: %+v", b)
+	}
+}
+
 func TestReport_FoldsOnlyOnceItsInstantHasPassed(t *testing.T) {
 	m := New(newConfig(newTestPool("p", lightest{}, "a")))
 	a := only(t, m.Step(1, Arrive(request(1))))
@@ -685,7 +718,7 @@ func audit(t *rapid.T, m *Machine) {
 		b := &want[c.slot]
 		b.Outstanding++
 		b.OutstandingTokens += int64(c.request.InputTokens)
-		if !c.committed {
+		if c.pending {
 			b.PendingTokens += int64(c.request.InputTokens)
 			b.Pending++
 			b.PendingWork = b.PendingWork.Plus(c.work)
@@ -706,7 +739,7 @@ func audit(t *rapid.T, m *Machine) {
 		if since < h.dispatched || since > m.last {
 			t.Fatalf("the oldest call at slot %d was sent at %d, it is %d, and it is worked on since %d", slot, h.dispatched, m.last, since)
 		}
-		want[slot].Head, want[slot].HeadSince = h.work, since
+		want[slot].Head, want[slot].HeadSince, want[slot].HeadSilent = h.work, since, !h.showsStart()
 	}
 	for slot, blocks := range activeBlocks(m) {
 		want[slot].ActiveBlocks = blocks

@@ -192,7 +192,7 @@ func live(t *rapid.T, v *selection.View, policies ...selection.Policy) {
 					Slot: slot, At: v.Now, TTFT: ttft, Input: q.InputTokens, Own: q.Work(v.Overlap[slot]),
 					Context: int64(rapid.IntRange(0, 100_000).Draw(t, "context")),
 				},
-				Ended: v.Now.Add(time.Second), Stream: true,
+				Ended: v.Now.Add(time.Second), ShowsStart: true,
 				Usage: selection.Usage{Known: true, Prompt: q.InputTokens, Output: rapid.IntRange(1, 1000).Draw(t, "output")},
 			}
 			for _, p := range policies {

@@ -160,8 +160,13 @@ func (p *predictedTTFT) look(v *selection.View, q *selection.Request, slot selec
 		step:    float64(f * float64(m.Context*float64(q.InputTokens))),
 	}
 	if b.Pending > 0 {
-		head := float64(f*m.Prefill(b.Head, decoding)) - v.Now.Sub(b.HeadSince).Seconds()
-		o.backlog = max(head, 0) + float64(f*m.Prefill(b.PendingWork.Minus(b.Head), decoding))
+		served := v.Now.Sub(b.HeadSince).Seconds()
+		head, rest := float64(f*m.Prefill(b.Head, decoding)), float64(f*m.Prefill(b.PendingWork.Minus(b.Head), decoding))
+		if b.HeadSilent {
+			o.backlog = max(head+rest-served, 0)
+		} else {
+			o.backlog = max(head-served, 0) + rest
+		}
 	}
 	o.busy = p.busy(v.Now, slot)
 	return o
@@ -231,11 +236,14 @@ func (p *predictedTTFT) give(now mono.Time, slot selection.Slot, seconds float64
 // other prefill under way say what their own took.
 func (p *predictedTTFT) LearnEnd(e *selection.End) {
 	p.grow(e.Slot)
+	if !e.ShowsStart {
+		return
+	}
 	p.ttft.follow(e.TTFT.Seconds())
 	if e.Ahead.Tokens == 0 {
 		p.pace.Learn(e.Slot, actual(e), e.Context, max(e.TTFT, time.Microsecond).Seconds())
 	}
-	if u := e.Usage; e.Stream && u.Known && u.Output > 1 {
+	if u := e.Usage; u.Known && u.Output > 1 {
 		p.output += float64(0.01 * (float64(u.Output) - p.output))
 		p.tpot.follow(e.Ended.Sub(e.At).Seconds() / float64(u.Output-1))
 	}

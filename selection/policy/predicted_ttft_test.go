@@ -124,7 +124,7 @@ func answer(p *predictedTTFT, m pace.Model, n int) {
 	for range n {
 		input := 100 + r.Intn(20_000)
 		cached := r.Intn(input)
-		e := selection.End{Stream: true, Usage: selection.Usage{Known: true, CachedKnown: true, Prompt: input, Cached: cached, Output: 100}}
+		e := selection.End{ShowsStart: true, Usage: selection.Usage{Known: true, CachedKnown: true, Prompt: input, Cached: cached, Output: 100}}
 		e.Input, e.Own, e.Context = input, selection.Prefill(int64(input), 0), int64(r.Intn(200_000)) // believed to be cold, wrongly
 		w := selection.Prefill(int64(input), int64(cached))
 		e.TTFT = mono.FromSeconds(m.Step(e.Context) + m.Prefill(w, e.Context))
@@ -217,7 +217,7 @@ func TestPredictedTTFTSpreadsABurst(t *testing.T) {
 func TestPredictedTTFTGoesByTheMedianWithoutAnSLO(t *testing.T) {
 	p, r := predicted(nil), seed.New(4, seed.Pick, 1, 0)
 	for range 3000 {
-		e := selection.End{Stream: true, Usage: selection.Usage{Known: true, Output: 11}}
+		e := selection.End{ShowsStart: true, Usage: selection.Usage{Known: true, Output: 11}}
 		e.TTFT = mono.FromSeconds(0.4 * r.Float64())
 		e.Ended = e.At.Add(mono.FromSeconds(10 * 0.04 * r.Float64()))
 		p.LearnEnd(&e)
@@ -239,7 +239,7 @@ func TestPredictedTTFTForgets(t *testing.T) {
 	m := pace.Model{Base: 0.008, Token: 2.1e-5}
 	r := seed.New(5, seed.Pick, 1, 0)
 	for range 600 {
-		e := selection.End{Stream: true}
+		e := selection.End{ShowsStart: true}
 		e.Slot, e.Input = selection.Slot(r.Intn(3)), 2000+r.Intn(20_000)
 		e.Own = selection.Prefill(int64(e.Input), 0)
 		seconds := m.Step(0) + m.Prefill(e.Own, 0)
