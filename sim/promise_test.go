@@ -259,7 +259,7 @@ func promisePhase(i int) time.Duration {
 
 func promiseSimulate(t *testing.T, rule promised, trace []promiseCall) promiseRun {
 	t.Helper()
-	cfg := sim.Config{Until: mono.Time(promiseLength), Strict: true}
+	cfg := sim.Config{Until: mono.Time(promiseLength + time.Minute), Strict: true} // scrapes go on until the last call has ended
 	router := sim.Router{Machine: promiseMachine(rule), Scrape: promiseScrape}
 	for i := range promiseEngines {
 		e := sim.Engine{Config: promiseEngine(t, rule)}
@@ -466,9 +466,16 @@ func promiseCompare(t *testing.T, simulated, live []selection.Decision) {
 // show writes a decision with its scores to the bit.
 func show(d selection.Decision) string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "call %d attempt %d at %d pool %s by %s: %s -> %d of", d.Call, d.Attempt, d.At, d.Pool, d.Policy, d.Reason, d.Chosen)
+	fmt.Fprintf(&b, "call %d attempt %d at %d pool %s by %s: %s -> %d predicted %d of", d.Call, d.Attempt, d.At, d.Pool, d.Policy, d.Reason, d.Chosen, d.Predicted)
 	for _, c := range d.Candidates {
-		fmt.Fprintf(&b, " [%s score %016x overlap %d outstanding %d age %d]", c.Endpoint, math.Float64bits(c.Score), c.Overlap, c.Outstanding, c.SignalAge)
+		fmt.Fprintf(&b, " [%s score %016x overlap %d outstanding %d age %d trust %s", c.Endpoint, math.Float64bits(c.Score), c.Overlap, c.Outstanding, c.SignalAge, c.Trust)
+		for _, p := range c.Parts {
+			fmt.Fprintf(&b, " %s %016x", p.Name, math.Float64bits(p.Value))
+		}
+		for _, r := range c.Signals {
+			fmt.Fprintf(&b, " %s %016x of %s %d", r.Name, math.Float64bits(r.Value), r.Source, r.Age)
+		}
+		b.WriteByte(']')
 	}
 	return b.String()
 }
