@@ -33,7 +33,7 @@ func TestCacheTrust_IsLostAndWonByWindows(t *testing.T) {
 		{0, 1, 1, LoadOnly},
 		{0, 3 * TrustWindow, 0, LoadOnly},            // there is nothing below
 		{TrustWon - 1, 3 * TrustWindow, 0, LoadOnly}, // enough to stay, not to return
-		{100, 2, 2, Approximate},
+		{100, 1, 1, Approximate},
 		{TrustLost, 3 * TrustWindow, 0, Approximate}, // enough to stay
 		{TrustLost - 1, 1, 1, LoadOnly},
 		{TrustWon, TrustWindow, TrustWindow, Approximate}, // a window of its own
@@ -49,9 +49,9 @@ func TestCacheTrust_IsLostAndWonByWindows(t *testing.T) {
 func TestCacheTrust_TellsWhatLedToAChange(t *testing.T) {
 	var c CacheTrust
 	for range TrustWindow - 1 {
-		c.Compare(100, 30)
+		c.Compare(100, 10)
 	}
-	if led, ok := c.Compare(200, 10); !ok || led != (Tokens{100*(TrustWindow-1) + 200, 30*(TrustWindow-1) + 10}) {
+	if led, ok := c.Compare(200, 10); !ok || led != (Tokens{100*(TrustWindow-1) + 200, 10*(TrustWindow-1) + 10}) {
 		t.Errorf("%+v %v", led, ok)
 	}
 }
@@ -63,7 +63,7 @@ func TestCacheTrust_NoPredictionCountsForMoreThanItsShare(t *testing.T) {
 		t.Error("one prediction decided")
 	}
 	for range TrustWindow { // many that all count the same, whatever their length
-		c.Compare(1<<40, 1<<39-1<<33)
+		c.Compare(1<<40, 1<<40*(TrustLost-1)/100)
 	}
 	if c.State() != LoadOnly {
 		t.Error("long prompts count for nothing")
