@@ -221,6 +221,14 @@ type WeightUser interface {
 	UsesWeight()
 }
 
+// Explainer is a Policy that can say what a score is made of.
+type Explainer interface {
+	// Explain returns the parts of the score that Pick, called next with the same view and
+	// request, gives the slot. It is called only where a decision was asked for, and changes
+	// nothing that Pick goes by.
+	Explain(v *View, q *Request, slot Slot) []Part
+}
+
 // OverlapUser is a Policy that needs View.Overlap; for others it isn't computed.
 type OverlapUser interface {
 	UsesOverlap()
@@ -273,7 +281,8 @@ type Decision struct {
 	Pool       string
 	Policy     string
 	Reason     Reason
-	Chosen     int // into Candidates
+	Chosen     int           // into Candidates
+	Predicted  time.Duration // Choice.Predicted
 	Candidates []Candidate
 }
 
@@ -285,4 +294,30 @@ type Candidate struct {
 	OverlapTokens int           // their estimated tokens
 	Outstanding   int           // before this call
 	SignalAge     time.Duration // of its newest load signal; -1: none
+	Trust         string        // in what it is believed to hold, a signal.Trust; "" where the policy does not use overlap
+	Parts         []Part        // that its score is made of; nil unless the policy is an Explainer
+	Signals       []Reading     // what is known of its load, what it reported first
 }
+
+// Part is one part of a score, or of what led to it.
+type Part struct {
+	Name  string // a constant; its last word is the unit: seconds, share (0 to 1) or cost (as the score)
+	Value float64
+}
+
+// Reading is one number that says how loaded an endpoint is.
+type Reading struct {
+	Name   string // a constant
+	Value  float64
+	Source Source
+	Age    time.Duration
+}
+
+// Source says where a Reading comes from.
+type Source string
+
+// The sources.
+const (
+	FromReport     Source = "report"     // the endpoint says so: a scrape of its metrics, for example
+	FromDispatches Source = "dispatches" // this router's own load book, exact
+)

@@ -60,6 +60,7 @@ const (
 	promiseRouter    = "router-1"
 	promiseSeed      = 20
 	promiseKilled    = 1 // the engine that dies
+	promiseCacheless = 2 // the engine that caches no prefixes: trust in what it is believed to hold must go
 	promiseKillAt    = 40*time.Second + 7
 	promiseReviveAt  = 52*time.Second + 11
 	promiseBurst     = 48 // calls in the 150 ms before the kill
@@ -136,7 +137,7 @@ func promiseTrace() []promiseCall {
 	return calls
 }
 
-func promiseEngine(t *testing.T, rule promised) engine.Config {
+func promiseEngine(t *testing.T, rule promised, i int) engine.Config {
 	t.Helper()
 	profile, err := accelerator.Lookup("llama-3.1-8b/h100")
 	if err != nil {
@@ -147,6 +148,7 @@ func promiseEngine(t *testing.T, rule promised) engine.Config {
 	}
 	c := engine.Defaults(profile)
 	c.EveryToken = true
+	c.PrefixCaching = i != promiseCacheless || rule.queue.On() || rule.flight.On()
 	c.NumBlocks, c.MaxModelLen, c.MaxSeqs, c.MaxBatchedTokens = 1500, 16000, 64, 2048
 	c.LoRA = engine.LoRA{MaxLoRAs: 2, MaxCPULoRAs: 3, LoadFromHost: 2 * time.Millisecond, LoadFromDisk: 9 * time.Millisecond}
 	if rule.queue.On() {
@@ -248,8 +250,8 @@ func promiseRead(t *testing.T, c promiseCall, id int, cfg emulator.Config) sim.C
 	return out
 }
 
-func promiseEmulator(t *testing.T, rule promised) emulator.Config {
-	c := emulator.Config{Models: []string{promiseModel}, Engine: promiseEngine(t, rule), Speed: 1, Seed: promiseSeed}
+func promiseEmulator(t *testing.T, rule promised, i int) emulator.Config {
+	c := emulator.Config{Models: []string{promiseModel}, Engine: promiseEngine(t, rule, i), Speed: 1, Seed: promiseSeed}
 	for _, name := range promiseAdapters {
 		c.Adapters = append(c.Adapters, emulator.Adapter{Name: name})
 	}
@@ -262,11 +264,10 @@ func promisePhase(i int) time.Duration {
 
 func promiseSimulate(t *testing.T, rule promised, trace []promiseCall) promiseRun {
 	t.Helper()
-	// Calls that wait may go after the last one has come.
-	cfg := sim.Config{Until: mono.Time(promiseLength + 10*time.Second), Strict: true}
+	cfg := sim.Config{Until: mono.Time(promiseLength + time.Minute), Strict: true} // scrapes go on until the last call has ended
 	router := sim.Router{Machine: promiseMachine(rule), Scrape: promiseScrape}
 	for i := range promiseEngines {
-		e := sim.Engine{Config: promiseEngine(t, rule)}
+		e := sim.Engine{Config: promiseEngine(t, rule, i)}
 		if i == promiseKilled {
 			e.Down = []sim.Outage{{From: mono.Time(promiseKillAt), To: mono.Time(promiseReviveAt)}}
 		}
@@ -274,7 +275,7 @@ func promiseSimulate(t *testing.T, rule promised, trace []promiseCall) promiseRu
 		router.Phases = append(router.Phases, promisePhase(i))
 	}
 	cfg.Routers = []sim.Router{router}
-	emulated := promiseEmulator(t, rule)
+	emulated := promiseEmulator(t, rule, 0)
 	var calls []sim.Call
 	for i, c := range trace {
 		calls = append(calls, promiseRead(t, c, i+1, emulated))
@@ -306,7 +307,7 @@ func promiseLive(t *testing.T, rule promised, trace []promiseCall) []selection.D
 		var servers sync.WaitGroup
 
 		start := func(i int) (stop func()) {
-			cfg := promiseEmulator(t, rule)
+			cfg := promiseEmulator(t, rule, i)
 			cfg.Epoch = epoch
 			e, err := emulator.New(cfg)
 			if err != nil {
@@ -436,8 +437,14 @@ func TestPromise(t *testing.T) {
 			live := promiseLive(t, rule, trace)
 			promiseCompare(t, simulated.decisions, live)
 			s := summarize(simulated)
-			t.Logf("%d calls, %d decisions compared, %d overlapping, %d held, %d retries, %d given up, %d clients left, %d cut",
-				len(trace), len(live), s.overlapping, s.held, s.retries, s.givenUp, s.left, s.cut)
+			t.Logf("%d calls, %d decisions compared, %d overlapping, %d held, %d retries, %d given up, %d clients left, %d cut, %d without trust",
+				len(trace), len(live), s.overlapping, s.held, s.retries, s.givenUp, s.left, s.cut, s.mistrusted)
+			if (rule.name() == "cache-aware" || rule.name() == "predicted-ttft") && s.mistrusted == 0 {
+				t.Error("the engine that caches nothing is trusted")
+			}
+			if s.wronglyMistrusted > 0 {
+				t.Errorf("in %d decisions an engine was not trusted that caches", s.wronglyMistrusted)
+			}
 			if s.overlapping < len(trace)/2 || s.retries == 0 || s.left == 0 {
 				t.Error("the trace does not exercise what it should")
 			}
@@ -470,9 +477,16 @@ func promiseCompare(t *testing.T, simulated, live []selection.Decision) {
 // show writes a decision with its scores to the bit.
 func show(d selection.Decision) string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "call %d attempt %d at %d pool %s by %s: %s -> %d of", d.Call, d.Attempt, d.At, d.Pool, d.Policy, d.Reason, d.Chosen)
+	fmt.Fprintf(&b, "call %d attempt %d at %d pool %s by %s: %s -> %d predicted %d of", d.Call, d.Attempt, d.At, d.Pool, d.Policy, d.Reason, d.Chosen, d.Predicted)
 	for _, c := range d.Candidates {
-		fmt.Fprintf(&b, " [%s score %016x overlap %d outstanding %d age %d]", c.Endpoint, math.Float64bits(c.Score), c.Overlap, c.Outstanding, c.SignalAge)
+		fmt.Fprintf(&b, " [%s score %016x overlap %d outstanding %d age %d trust %s", c.Endpoint, math.Float64bits(c.Score), c.Overlap, c.Outstanding, c.SignalAge, c.Trust)
+		for _, p := range c.Parts {
+			fmt.Fprintf(&b, " %s %016x", p.Name, math.Float64bits(p.Value))
+		}
+		for _, r := range c.Signals {
+			fmt.Fprintf(&b, " %s %016x of %s %d", r.Name, math.Float64bits(r.Value), r.Source, r.Age)
+		}
+		b.WriteByte(']')
 	}
 	return b.String()
 }
@@ -480,10 +494,22 @@ func show(d selection.Decision) string {
 type promiseSummary struct {
 	overlapping, retries, givenUp, budgetSpent, left, cut int
 	held, refused, leftQueue, heldAgain                   int
+	mistrusted, wronglyMistrusted                         int // decisions that saw an endpoint load-only
 }
 
 func summarize(r promiseRun) promiseSummary {
 	var s promiseSummary
+	for _, d := range r.decisions {
+		for _, c := range d.Candidates {
+			switch {
+			case c.Trust != signal.LoadOnly.String():
+			case c.Endpoint == promiseName(promiseCacheless):
+				s.mistrusted++
+			default:
+				s.wronglyMistrusted++
+			}
+		}
+	}
 	var latest mono.Time // end of any earlier call
 	for _, c := range r.records {
 		if c.At < latest {

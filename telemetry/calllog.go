@@ -75,6 +75,9 @@ func (c *Call) describe(d describer) {
 	if c.TTFT > 0 {
 		d.seconds("ttft_seconds", c.TTFT)
 	}
+	if c.PredictedTTFT > 0 {
+		d.seconds("predicted_ttft_seconds", c.PredictedTTFT)
+	}
 	if t, ok := c.TPOT(); ok {
 		d.seconds("tpot_seconds", t)
 	}

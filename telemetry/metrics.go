@@ -48,7 +48,7 @@ type Metrics struct {
 type vecs struct {
 	calls, attempts, failures, retries, tokens, ejections, restarts, scrapes *prometheus.CounterVec
 
-	ttft, itl, tpot, e2e, normalized, pick, queueWait *prometheus.HistogramVec
+	ttft, prediction, itl, tpot, e2e, normalized, pick, queueWait *prometheus.HistogramVec
 }
 
 // names are the counters of what is configured. They are not changed once they are there.
@@ -95,7 +95,7 @@ func New(reg prometheus.Registerer, kinds ...string) *Metrics {
 			calls: callsTotal.counter(reg), attempts: attemptsTotal.counter(reg), failures: failuresTotal.counter(reg),
 			retries: retriesTotal.counter(reg), tokens: tokensTotal.counter(reg), ejections: ejectionsTotal.counter(reg),
 			restarts: restartsTotal.counter(reg), scrapes: scrapesTotal.counter(reg),
-			ttft: ttftSeconds.histogram(reg), itl: itlSeconds.histogram(reg), tpot: tpotSeconds.histogram(reg),
+			ttft: ttftSeconds.histogram(reg), prediction: ttftPrediction.histogram(reg), itl: itlSeconds.histogram(reg), tpot: tpotSeconds.histogram(reg),
 			e2e: e2eSeconds.histogram(reg), normalized: normalizedSeconds.histogram(reg), pick: pickSeconds.histogram(reg), queueWait: queueWaitSeconds.histogram(reg),
 		},
 		beats:    heartbeatsTotal.counter(reg).WithLabelValues(),
@@ -164,7 +164,7 @@ func (v *vecs) all() []interface {
 	return []interface {
 		DeletePartialMatch(prometheus.Labels) int
 	}{v.calls, v.attempts, v.failures, v.retries, v.tokens, v.ejections, v.restarts, v.scrapes,
-		v.ttft, v.itl, v.tpot, v.e2e, v.normalized, v.pick, v.queueWait}
+		v.ttft, v.prediction, v.itl, v.tpot, v.e2e, v.normalized, v.pick, v.queueWait}
 }
 
 // delete drops the series that have all of the labels.
@@ -264,7 +264,7 @@ type Pool struct {
 
 	input, output, cached, estimated prometheus.Counter
 
-	ttft, itl, tpot, e2e, normalized, pick, queueWait prometheus.Observer
+	ttft, prediction, itl, tpot, e2e, normalized, pick, queueWait prometheus.Observer
 }
 
 // Endpoint counts for one endpoint of a pool.
@@ -288,7 +288,7 @@ func (m *Metrics) newPool(model, pool string) *Pool {
 		cached:    v.tokens.WithLabelValues(ml, pl, "cached"),
 		estimated: v.tokens.WithLabelValues(ml, pl, "input_estimated"),
 
-		ttft: v.ttft.WithLabelValues(ml, pl), itl: v.itl.WithLabelValues(ml, pl), tpot: v.tpot.WithLabelValues(ml, pl),
+		ttft: v.ttft.WithLabelValues(ml, pl), prediction: v.prediction.WithLabelValues(ml, pl), itl: v.itl.WithLabelValues(ml, pl), tpot: v.tpot.WithLabelValues(ml, pl),
 		e2e: v.e2e.WithLabelValues(ml, pl), normalized: v.normalized.WithLabelValues(ml, pl), pick: v.pick.WithLabelValues(ml, pl), queueWait: v.queueWait.WithLabelValues(ml, pl),
 	}
 	p.endpoints.Store(&map[string]*Endpoint{})
@@ -357,6 +357,12 @@ func (e *Endpoint) Scraped(ok, clean bool) {
 // TTFT observes the time from a call's arrival to its first content token. Call it when
 // the token comes.
 func (p *Pool) TTFT(d time.Duration) { p.ttft.Observe(d.Seconds()) }
+
+// Prediction observes what an attempt's time to first token was predicted to be, beside what
+// it was; both from its dispatch and above 0.
+func (p *Pool) Prediction(predicted, actual time.Duration) {
+	p.prediction.Observe(predicted.Seconds() / actual.Seconds())
+}
 
 // ITL observes the gap between two consecutive streamed content events.
 func (p *Pool) ITL(d time.Duration) { p.itl.Observe(d.Seconds()) }

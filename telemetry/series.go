@@ -29,10 +29,11 @@ var (
 // quantity, so that the gateway's histogram and the engine's can be subtracted, and
 // adds finer ones below for small models.
 var (
-	ttftBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
-	itlBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
-	e2eBuckets  = []float64{.01, .03, .1, .3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
-	pickBuckets = []float64{100e-9, 200e-9, 500e-9, 1e-6, 2e-6, 5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 1e-3, 10e-3}
+	ttftBuckets  = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
+	itlBuckets   = []float64{.001, .0025, .005, .01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
+	e2eBuckets   = []float64{.01, .03, .1, .3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
+	ratioBuckets = []float64{.1, .2, .33, .5, .67, .75, .85, .95, 1.05, 1.15, 1.33, 1.5, 2, 3, 5, 10}
+	pickBuckets  = []float64{100e-9, 200e-9, 500e-9, 1e-6, 2e-6, 5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 1e-3, 10e-3}
 )
 
 // The counted series: they grow as calls go by.
@@ -70,6 +71,8 @@ var (
 
 	ttftSeconds = series{name: "kvasir_time_to_first_token_seconds", kind: "histogram", unit: "seconds", labels: byPool, buckets: ttftBuckets,
 		help: "Time to first token: a streamed call's arrival to its first content token. Observed when the token comes."}
+	ttftPrediction = series{name: "kvasir_ttft_prediction_ratio", kind: "histogram", unit: "ratio", labels: byPool, buckets: ratioBuckets,
+		help: "Predicted divided by actual time to first token of streamed calls, both from the dispatch of the attempt that answered. Only where the policy predicts it. Above 1: it came sooner."}
 	itlSeconds = series{name: "kvasir_inter_token_latency_seconds", kind: "histogram", unit: "seconds", labels: byPool, buckets: itlBuckets,
 		help: "Inter-token latency: every gap between consecutive streamed content events, pooled across calls. An event can carry several tokens; each is one gap."}
 	tpotSeconds = series{name: "kvasir_time_per_output_token_seconds", kind: "histogram", unit: "seconds", labels: byPool, buckets: itlBuckets,
@@ -125,6 +128,12 @@ var (
 		help: "Calls queued in the engine, as it last reported. No sample while unknown."}
 	endpointKVUsage = series{name: "kvasir_endpoint_kv_usage", kind: "gauge", unit: "ratio", labels: byEndpoint,
 		help: "Share of the engine's KV blocks in use, 0 to 1, as it last reported. No sample while unknown."}
+	prefixTrust = series{name: "kvasir_prefix_trust", kind: "gauge", unit: "state", labels: byEndpoint,
+		help: "How far beliefs about the endpoint's prefix cache are relied on. 2: exact, the engine tells; 1: approximate, by dispatches; 0: load-only, they have proved wrong. No sample where the pool's policy does not go by prefixes, as in the following."}
+	prefixPredicted = series{name: "kvasir_prefix_predicted_tokens_total", kind: "counter", unit: "tokens", labels: byEndpoint,
+		help: "Prompt tokens that the endpoint was believed to have cached when a call was sent, of calls whose answer reports how many were."}
+	prefixReported = series{name: "kvasir_prefix_reported_tokens_total", kind: "counter", unit: "tokens", labels: byEndpoint,
+		help: "Of these tokens, those that the answers report as cached."}
 	indexBytes = series{name: "kvasir_prefix_index_bytes", kind: "gauge", unit: "bytes", labels: byModel,
 		help: "Memory held by the model's prefix index."}
 	indexBlocks = series{name: "kvasir_prefix_index_blocks", kind: "gauge", unit: "blocks", labels: byModel,
@@ -132,13 +141,20 @@ var (
 )
 
 // catalog lists every series in the order of docs/metrics.md.
-var catalog = []*series{
+var catalog = slices.Concat(counted, stated)
+
+// counted are the series that the registry keeps.
+var counted = []*series{
 	&callsTotal, &attemptsTotal, &failuresTotal, &retriesTotal, &ejectionsTotal, &restartsTotal, &scrapesTotal,
 	&heartbeatsTotal, &reloadsTotal, &reloadedSeconds, &reloadSuccessful, &buildInfo,
 	&refusalsTotal, &tokensTotal, &odditiesTotal,
-	&ttftSeconds, &itlSeconds, &tpotSeconds, &e2eSeconds, &normalizedSeconds, &pickSeconds, &queueWaitSeconds,
+	&ttftSeconds, &ttftPrediction, &itlSeconds, &tpotSeconds, &e2eSeconds, &normalizedSeconds, &pickSeconds, &queueWaitSeconds,
+}
+
+// stated are the series that are read from a Snapshot.
+var stated = []*series{
 	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &queueCalls, &queueBytes, &queueTokens, &queuePredicted, &flightCalls, &discoveryAge, &signalAge,
-	&endpointRunning, &endpointWaiting, &endpointKVUsage, &indexBytes, &indexBlocks,
+	&endpointRunning, &endpointWaiting, &endpointKVUsage, &prefixTrust, &prefixPredicted, &prefixReported, &indexBytes, &indexBlocks,
 }
 
 func (s *series) counter(reg prometheus.Registerer) *prometheus.CounterVec {

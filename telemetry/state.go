@@ -75,6 +75,10 @@ type EndpointState struct {
 	Running   Value // calls in its batch, as reported
 	Waiting   Value // calls it has queued, as reported
 	KVUsage   Value // share of its KV blocks in use, 0 to 1, as reported
+
+	PrefixTrust     Value // in beliefs about its cache; 2 exact, 1 approximate, 0 load-only
+	PrefixPredicted Value // tokens that were predicted to be cached there, since it joined
+	PrefixReported  Value // of those, tokens that answers reported as cached
 }
 
 // State returns a collector that calls snapshot once a scrape and shows what it
@@ -82,10 +86,8 @@ type EndpointState struct {
 // from several at once where scrapes overlap; it must not block on a call.
 func State(snapshot func() Snapshot) prometheus.Collector {
 	c := &state{snapshot: snapshot, descs: map[*series]*prometheus.Desc{}}
-	for _, s := range catalog {
-		if s.kind == "gauge" && s != &reloadedSeconds && s != &reloadSuccessful && s != &buildInfo {
-			c.descs[s] = s.desc()
-		}
+	for _, s := range stated {
+		c.descs[s] = s.desc()
 	}
 	return c
 }
@@ -105,7 +107,11 @@ func (c *state) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *state) Collect(ch chan<- prometheus.Metric) {
 	emit := func(s *series, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(c.descs[s], prometheus.GaugeValue, v, labels...)
+		kind := prometheus.GaugeValue
+		if s.kind == "counter" {
+			kind = prometheus.CounterValue
+		}
+		ch <- prometheus.MustNewConstMetric(c.descs[s], kind, v, labels...)
 	}
 	snap := c.snapshot()
 	emit(&callsInFlight, float64(snap.CallsInFlight))
@@ -145,6 +151,9 @@ func (c *state) Collect(ch chan<- prometheus.Metric) {
 			known(&endpointRunning, e.Running)
 			known(&endpointWaiting, e.Waiting)
 			known(&endpointKVUsage, e.KVUsage)
+			known(&prefixTrust, e.PrefixTrust)
+			known(&prefixPredicted, e.PrefixPredicted)
+			known(&prefixReported, e.PrefixReported)
 		}
 	}
 }

@@ -19,7 +19,8 @@ func fullSnapshot() Snapshot {
 		Flights:   []FlightState{{Pool: "gpus", Calls: 3}},
 		Queues:    []QueueState{{Pool: "gpus", Calls: 5, Bytes: 600, Tokens: 70, Wait: 0.125}},
 		Endpoints: []EndpointState{
-			{Pool: "gpus", Endpoint: "a", Outstanding: 3, Rotation: InRotation, Healthy: true, Share: 0.5, BusyFor: 2, SignalAge: known(0.25), Running: known(2), Waiting: known(0), KVUsage: known(0.75)},
+			{Pool: "gpus", Endpoint: "a", Outstanding: 3, Rotation: InRotation, Healthy: true, Share: 0.5, BusyFor: 2, SignalAge: known(0.25), Running: known(2), Waiting: known(0), KVUsage: known(0.75),
+				PrefixTrust: known(1), PrefixPredicted: known(900), PrefixReported: known(800)},
 			{Pool: "gpus", Endpoint: "b", Outstanding: 1, Rotation: Probing},
 			{Pool: "gpus", Endpoint: "c", Rotation: Ejected, Draining: true},
 		},
@@ -62,6 +63,9 @@ func TestStateShowsTheSnapshot(t *testing.T) {
 		"kvasir_endpoint_running" + at("a"):                              2,
 		"kvasir_endpoint_waiting" + at("a"):                              0,
 		"kvasir_endpoint_kv_usage" + at("a"):                             0.75,
+		"kvasir_prefix_trust" + at("a"):                                  1,
+		"kvasir_prefix_predicted_tokens_total" + at("a"):                 900,
+		"kvasir_prefix_reported_tokens_total" + at("a"):                  800,
 	} {
 		want(t, got, name, v)
 		delete(got, name)

@@ -128,7 +128,10 @@ type Call struct {
 	Pick time.Duration // time spent in the first attempt's pick, waiting for the lock included; 0: no pick
 	Held time.Duration // time spent at the gateway until an endpoint had room, or a sibling had computed their common prefix; 0: none
 	TTFT time.Duration // arrival to first content token of a streamed answer; 0: none was seen
-	E2E  time.Duration // arrival to the answer's last byte, or to the call's end
+	// PredictedTTFT is what TTFT was expected to be when the last attempt was sent, by its
+	// policy; 0: it predicts none.
+	PredictedTTFT time.Duration
+	E2E           time.Duration // arrival to the answer's last byte, or to the call's end
 
 	DoneMissing bool // the stream ended cleanly without [DONE]
 }

@@ -132,6 +132,9 @@ const (
 	// Restarted: an endpoint was found to have restarted, and what was believed of its
 	// cache and its load is forgotten. For the driver's log, likewise.
 	Restarted
+	// TrustChanged: what is believed of an endpoint's prefix cache is relied on more or less
+	// than before, as Trust says. For the driver's log, likewise.
+	TrustChanged
 	// Freed: an endpoint that has left answers no call any more; its slot may go to
 	// another one.
 	Freed
@@ -179,6 +182,9 @@ type Action struct {
 	Slot       selection.Slot
 	Generation uint32
 	Cause      health.Cause        // Ejected
+	Trust      signal.Trust        // TrustChanged
+	Compared   signal.Tokens       // TrustChanged: what led to it
+	Predicted  time.Duration       // Dispatch: time to first token from now on, as the policy predicts it; 0: it does not
 	At         mono.Time           // WakeAt
 	Decision   *selection.Decision // Dispatch, where the request or the configuration asked
 }

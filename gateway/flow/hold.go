@@ -73,6 +73,7 @@ func (r *report) makesRoom() bool { return r.kind != reportAlive }
 func (m *Machine) needs(now mono.Time, c *call, p *pool) (tokens int64, d time.Duration) {
 	if p.usesOverlap {
 		m.index.Match(now, c.request.Blocks, m.overlap)
+		m.mistrust()
 	}
 	found := false
 	for i, slot := range p.view.Members {

@@ -23,6 +23,7 @@ import (
 	"kvasir/selection"
 	"kvasir/selection/health"
 	"kvasir/selection/prefix"
+	"kvasir/selection/signal"
 )
 
 // Config describes one model. Pools are in order of preference: a lower one is used
@@ -98,6 +99,7 @@ type Machine struct {
 	backoffs  []backoff
 	silenceAt mono.Time // when an endpoint may next be found silent; Never: none
 	recallAt  mono.Time // when the recall of calls goes on; Never: none waits
+	loadOnly  int       // endpoints whose beliefs are not relied on
 	holding   int       // calls that wait in queues
 	following int       // calls that wait for others that compute what they need
 	followAt  mono.Time // when the patience of one of those may end; Never: none waits
@@ -140,6 +142,9 @@ type endpointState struct {
 	unstartedCalls int
 	busySince      mono.Time // since when the newest first token of those, or their beginning
 	speed          admission.Speed
+
+	trust    signal.CacheTrust
+	compared signal.Tokens // since the endpoint has the slot
 }
 
 type report struct {
@@ -331,6 +336,7 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	}
 	if pool.usesOverlap {
 		m.index.Find(now, c.request.Blocks, prefix.Overlaps{Believed: m.overlap, Held: m.held})
+		m.mistrust()
 	}
 	if pool.usesActive {
 		m.active.Match(c.request.Blocks, m.inUse)
@@ -339,14 +345,21 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 		m.adapters.match(c.request.Adapter)
 	}
 	m.random = seed.New(m.seed, seed.Pick, uint64(c.request.ID), uint64(c.attempt))
+	asked := m.explain || c.request.Explain
+	var d *selection.Decision
+	if asked { // before the policy books what it picks
+		d = m.decision(pool, c)
+	}
 	choice := pool.policy.Pick(&pool.view, &c.request, &m.random)
 	slot := pool.view.Candidates[choice.Index]
 	a := Action{
 		Kind: Dispatch, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt,
 		Pool: pool.position, Slot: slot, Generation: m.endpoints[slot].Generation, Wait: c.waited,
+		Predicted: choice.Predicted,
 	}
-	if m.explain || c.request.Explain {
-		a.Decision = m.decision(pool, c, choice)
+	if asked {
+		decide(d, &pool.view, choice)
+		a.Decision = d
 	}
 	c.predicted = choice.Predicted
 	m.lead(i, pool)
@@ -394,7 +407,7 @@ func (m *Machine) done(r *report) {
 		s.cachedSeen += int64(r.usage.Cached)
 	}
 	if r.usage.CachedKnown && c.committed {
-		m.correct(c, r.usage)
+		m.compare(c, r.usage)
 	}
 	if l := s.pool.endLearner; l != nil && c.committed && r.outcome == attempt.Success {
 		m.end = selection.End{Sample: c.sample(), Ended: r.at, ShowsStart: c.showsStart(), Usage: r.usage}

@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"kvasir/internal/kvblock"
 	"kvasir/selection"
 	"kvasir/selection/signal"
 )
@@ -56,26 +55,13 @@ func (m *Machine) capacity(slot selection.Slot, q *selection.Request) int {
 	return int(min(tokens, 1<<40)) / q.BlockTokens
 }
 
-// correct compares what an answer says was cached of its prompt with what was believed at
-// the dispatch. The two count differently: the router estimates tokens, and the engine's
-// blocks and the router's end elsewhere. So only a shortfall of more than a coarse block
-// and an eighth of the prompt is one.
-func (m *Machine) correct(c *call, u Usage) {
-	q := &c.request
-	if m.index == nil || c.believed.Held == 0 || u.Prompt <= 0 {
-		return
-	}
-	cached := int(float64(q.InputTokens) * float64(u.Cached) / float64(u.Prompt))
-	if q.Tokens(int(c.believed.Held))-cached > max(kvblock.CoarseFactor*q.BlockTokens, q.InputTokens/8) {
-		m.index.Correct(c.slot, c.believed, kvblock.Within(cached/q.BlockTokens))
-	}
-}
-
 // unlearn forgets what index and policy believe of the slot's endpoint.
 func (m *Machine) unlearn(slot selection.Slot) {
 	if m.index != nil {
 		m.index.Forget(slot)
 	}
+	m.state[slot].trust.Forget()
+	m.countLoadOnly()
 	if f, ok := selection.As[selection.Forgetter](m.state[slot].pool.policy); ok {
 		f.Forget(slot)
 	}

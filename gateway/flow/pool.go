@@ -186,27 +186,3 @@ func (p *pool) canSpare(m *Machine, slot selection.Slot, doubtful bool) bool {
 	// Behind another pool stands one that may answer: whose failures they are was seen.
 	return !doubtful || !p.last || out <= max(1, int(m.health.MaxEjected*float64(len(p.view.Members))))
 }
-
-// decision builds the explanation of a pick, before the pick is charged.
-func (m *Machine) decision(p *pool, c *call, choice selection.Choice) *selection.Decision {
-	v := &p.view
-	d := &selection.Decision{
-		Call: c.request.ID, Attempt: c.attempt, At: v.Now, Pool: p.name, Policy: p.policyName,
-		Reason: choice.Reason, Chosen: choice.Index,
-		Candidates: make([]selection.Candidate, len(v.Candidates)),
-	}
-	for i, slot := range v.Candidates {
-		e := selection.Candidate{
-			Endpoint:    m.endpoints[slot].Name,
-			Score:       v.Scores[i],
-			Outstanding: int(m.books[slot].Outstanding),
-			SignalAge:   m.endpoints[slot].Load.Age(v.Now),
-		}
-		if p.usesOverlap {
-			e.Overlap = int(m.overlap[slot])
-			e.OverlapTokens = c.request.Tokens(e.Overlap)
-		}
-		d.Candidates[i] = e
-	}
-	return d
-}

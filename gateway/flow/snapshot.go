@@ -7,6 +7,7 @@ import (
 	"kvasir/internal/mono"
 	"kvasir/selection"
 	"kvasir/selection/health"
+	"kvasir/selection/signal"
 )
 
 // Snapshot is what a machine knows at an instant, for people and metrics.
@@ -51,8 +52,11 @@ type EndpointState struct {
 	Share                      float64 // of its share that it may have: 1 unless it is new
 	Draining, Leaving          bool
 	Restarts                   int64
-	Dispatched                 int64 // attempts ever sent
-	PromptTokens, CachedTokens int64 // as answers reported them
+	Believed                   bool          // its pool's policy goes by what it is believed to hold
+	Trust                      signal.Trust  // in these beliefs
+	Compared                   signal.Tokens // likewise: predicted to be cached, and found there
+	Dispatched                 int64         // attempts ever sent
+	PromptTokens, CachedTokens int64         // as answers reported them
 }
 
 // Snapshot folds what is older than now and returns a copy of the state.
@@ -97,6 +101,7 @@ func (m *Machine) describe(slot selection.Slot) EndpointState {
 		Endpoint: m.endpoints[slot], Slot: slot, Book: m.books[slot],
 		Health: s.breaker.State(), Cause: s.breaker.Cause(), Healthy: s.breaker.Healthy(), Failures: s.breaker.Failures(),
 		BusyFor: max(s.busyUntil.Sub(m.last), 0), Share: 1, Draining: s.draining, Leaving: s.leaving, Restarts: s.restarts,
+		Believed: s.pool.usesOverlap, Trust: s.trust.State(), Compared: s.compared,
 		Dispatched: s.dispatched, PromptTokens: s.promptSeen, CachedTokens: s.cachedSeen,
 	}
 	e.Weight = s.weight

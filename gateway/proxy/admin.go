@@ -117,6 +117,12 @@ type EndpointView struct {
 	SignalAge     *float64 `json:"signal_age_seconds"`
 	PrefixHitRate *float64 `json:"prefix_hit_rate"`     // as the engine reports it, of all its callers
 	CachedShare   *float64 `json:"cached_prompt_share"` // of this gateway's prompt tokens, as the answers' usage reports it
+
+	// Where the pool's policy goes by prefixes: exact, approximate or load-only, and how much of
+	// what was believed to be cached was, as the answers' usage reports it.
+	PrefixTrust     *string `json:"prefix_trust"`
+	PrefixPredicted *int64  `json:"prefix_predicted_tokens"`
+	PrefixReported  *int64  `json:"prefix_reported_tokens"`
 }
 
 // Pools returns the state of all models, for /v1/pools and the demo's table.
@@ -185,6 +191,10 @@ func endpointView(e flow.EndpointState, now mono.Time) EndpointView {
 	if e.PromptTokens > 0 {
 		share := float64(e.CachedTokens) / float64(e.PromptTokens)
 		v.CachedShare = &share
+	}
+	if e.Believed {
+		trust := e.Trust.String()
+		v.PrefixTrust, v.PrefixPredicted, v.PrefixReported = &trust, &e.Compared.Predicted, &e.Compared.Found
 	}
 	return v
 }
@@ -261,6 +271,11 @@ func endpointState(pool string, e flow.EndpointState, now mono.Time) telemetry.E
 	}
 	if age := e.Load.Age(now); age >= 0 {
 		es.SignalAge = telemetry.Value{V: age.Seconds(), Known: true}
+	}
+	if e.Believed {
+		es.PrefixTrust = telemetry.Value{V: float64(e.Trust), Known: true}
+		es.PrefixPredicted = telemetry.Value{V: float64(e.Compared.Predicted), Known: true}
+		es.PrefixReported = telemetry.Value{V: float64(e.Compared.Found), Known: true}
 	}
 	return es
 }

@@ -246,6 +246,8 @@ func (g *Gateway) notice(c *core, a flow.Action, e *endpoint) {
 	case flow.Restarted:
 		what = "endpoint has restarted"
 		e.metrics.Restarted()
+	case flow.TrustChanged:
+		level, what, more = trustLine(a)
 	case flow.Freed:
 		what = "endpoint has left"
 	default:

@@ -75,6 +75,9 @@ func (c *call) reportFirst() {
 	if c.request.Stream {
 		c.record.TTFT = a.first.Sub(c.arrived)
 		a.endpoint.pool.metrics.TTFT(c.record.TTFT)
+		if d := a.first.Sub(a.sent); a.action.Predicted > 0 && d > 0 {
+			a.endpoint.pool.metrics.Prediction(a.action.Predicted, d)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ type recorder struct {
 	mu    sync.Mutex
 	calls []record
 	other []string
+	lines []record // parallel to other
 }
 
 type record map[string]slog.Value
@@ -40,6 +41,9 @@ func (r *recorder) Handle(_ context.Context, line slog.Record) error {
 	defer r.mu.Unlock()
 	if line.Message != "call" {
 		r.other = append(r.other, line.Message)
+		c := record{}
+		line.Attrs(func(a slog.Attr) bool { c[a.Key] = a.Value; return true })
+		r.lines = append(r.lines, c)
 		return nil
 	}
 	c := record{}
@@ -52,6 +56,19 @@ func (r *recorder) all() []record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]record(nil), r.calls...)
+}
+
+// about returns what the log lines with the message say, of those that are no call's.
+func (r *recorder) about(message string) []record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []record
+	for i, m := range r.other {
+		if m == message {
+			out = append(out, r.lines[i])
+		}
+	}
+	return out
 }
 
 // said returns the log lines that are no call's.

@@ -15,7 +15,8 @@ import (
 type answer struct {
 	endpoint *endpoint
 	action   flow.Action
-	explain  string // the decision, for the response header
+	sent     time.Time // when the attempt began
+	explain  string    // the decision, for the response header
 	outcome  attempt.Outcome
 	wait     time.Duration // that the endpoint asks to be left alone; attempt.NoWait: it does not say
 	unfit    *api.Error    // why its answer can't be passed on; nil: it can
@@ -82,7 +83,11 @@ func (c *call) blame(watch *connWatch, err error) attempt.Outcome {
 // open readies the record for an attempt.
 func (c *call) open(a flow.Action) {
 	e := c.model.endpoint(a.Slot)
-	c.answer = answer{endpoint: e, action: a, wait: attempt.NoWait}
+	c.answer = answer{endpoint: e, action: a, sent: time.Now(), wait: attempt.NoWait}
+	c.record.PredictedTTFT = 0
+	if a.Predicted > 0 && c.request.Stream {
+		c.record.PredictedTTFT = c.answer.sent.Sub(c.arrived) + a.Predicted
+	}
 	c.secret.reset(e.Key)
 	c.giveKept()
 	c.bookEvent(0)

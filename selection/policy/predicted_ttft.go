@@ -225,6 +225,19 @@ func (p *predictedTTFT) Pick(v *selection.View, q *selection.Request, r *seed.Ra
 	return choice
 }
 
+// Explain implements selection.Explainer: what is expected of the call, and what it costs.
+func (p *predictedTTFT) Explain(v *selection.View, q *selection.Request, slot selection.Slot) []selection.Part {
+	p.grow(slot)
+	o := p.look(v, q, slot)
+	t := p.price(&o, p.standard(v), v.Book[slot].Outstanding)
+	return []selection.Part{
+		{Name: "backlog_seconds", Value: o.backlog}, {Name: "prefill_seconds", Value: o.prefill},
+		{Name: "start_seconds", Value: o.start}, {Name: "step_seconds", Value: o.step}, {Name: "busy_share", Value: o.busy},
+		{Name: "ttft_cost", Value: t.ttft}, {Name: "work_cost", Value: t.work},
+		{Name: "decode_cost", Value: t.decode}, {Name: "imposed_cost", Value: t.imposed},
+	}
+}
+
 // give notes prefill that the endpoint is given.
 func (p *predictedTTFT) give(now mono.Time, slot selection.Slot, seconds float64) {
 	t := &p.given[slot]
@@ -284,5 +297,6 @@ var (
 	_ selection.OverlapUser = (*predictedTTFT)(nil)
 	_ selection.EndLearner  = (*predictedTTFT)(nil)
 	_ selection.Predictor   = (*predictedTTFT)(nil)
+	_ selection.Explainer   = (*predictedTTFT)(nil)
 	_ selection.Forgetter   = (*predictedTTFT)(nil)
 )

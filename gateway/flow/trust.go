@@ -1,0 +1,67 @@
+package flow
+
+import (
+	"kvasir/internal/kvblock"
+	"kvasir/selection/signal"
+)
+
+// compare takes what an answer says was cached of its prompt to what was believed at the
+// dispatch: a shortfall corrects the index, and how much of what was predicted came true
+// says how far beliefs about the endpoint may be relied on.
+//
+// The two count differently: the router estimates tokens, and the engine's blocks and the
+// router's end elsewhere. So only a shortfall of more than a coarse block and an eighth of
+// the prompt is one, and a prediction of no more than that proves nothing.
+func (m *Machine) compare(c *call, u Usage) {
+	q := &c.request
+	if m.index == nil || c.believed.Held == 0 || u.Prompt <= 0 {
+		return
+	}
+	predicted := q.Tokens(int(c.believed.Held))
+	cached := int(float64(q.InputTokens) * float64(u.Cached) / float64(u.Prompt))
+	slack := max(kvblock.CoarseFactor*q.BlockTokens, q.InputTokens/8)
+	short := predicted-cached > slack
+	if short {
+		m.index.Correct(c.slot, c.believed, kvblock.Within(cached/q.BlockTokens))
+	}
+	s := &m.state[c.slot]
+	if !s.pool.usesOverlap {
+		return
+	}
+	found := min(cached, predicted)
+	s.compared.Predicted += int64(predicted)
+	s.compared.Found += int64(found)
+	if predicted <= slack {
+		return
+	}
+	if !short {
+		found = predicted
+	}
+	if led, changed := s.trust.Compare(int64(predicted), int64(found)); changed {
+		m.countLoadOnly()
+		m.notice(Action{Kind: TrustChanged, Slot: c.slot, Trust: s.trust.State(), Compared: led})
+	}
+}
+
+// mistrust takes overlap out of what was found at endpoints of which beliefs have proved
+// wrong. What they are sent is promised all the same, so that predictions go on.
+func (m *Machine) mistrust() {
+	if m.loadOnly == 0 {
+		return
+	}
+	for i := range m.state {
+		if m.state[i].trust.State() == signal.LoadOnly {
+			m.overlap[i], m.held[i] = 0, 0
+		}
+	}
+}
+
+// countLoadOnly is called when the trust in an endpoint may have changed.
+func (m *Machine) countLoadOnly() {
+	m.loadOnly = 0
+	for i := range m.state {
+		if m.state[i].trust.State() == signal.LoadOnly {
+			m.loadOnly++
+		}
+	}
+}

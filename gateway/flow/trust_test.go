@@ -1,0 +1,212 @@
+package flow
+
+import (
+	"testing"
+	"time"
+
+	"kvasir/gateway/attempt"
+	"kvasir/internal/seed"
+	"kvasir/selection"
+	"kvasir/selection/signal"
+)
+
+// visit sends the machine one call of 40 blocks and ends it with what it is told of its
+// prompt. It returns the call's decision and what became of trust.
+func visit(t *testing.T, m *Machine, id, session int, u Usage) (*selection.Decision, []Action) {
+	t.Helper()
+	q := request(id)
+	q.Blocks, q.BlockTokens, q.InputTokens = ofSession(session, 40), 64, 64*40+1
+	now := m.last + 10
+	a := only(t, m.Step(now, Arrive(q)))
+	m.Step(now+1, FirstToken(a.Ticket, 0))
+	m.Step(now+2, Done(a.Ticket, 0, attempt.Success, u))
+	var changes []Action
+	for _, x := range m.Step(now+3, Wake()) {
+		if x.Kind == TrustChanged {
+			changes = append(changes, x)
+		}
+	}
+	return a.Decision, changes
+}
+
+func cachedTokens(blocks int) Usage {
+	return Usage{Known: true, CachedKnown: true, Prompt: 64*40 + 1, Cached: 64 * blocks}
+}
+
+// lose has the endpoint answer calls of two sessions with nothing cached until what is
+// believed of it is no longer relied on. It returns how many predictions that took.
+func lose(t *testing.T, m *Machine) (predictions int64) {
+	t.Helper()
+	for i := range 10 * signal.TrustWindow {
+		d, changes := visit(t, m, int(m.last), 100+i%2, cachedTokens(0))
+		if k := d.Candidates[0]; k.Trust != "approximate" {
+			t.Fatalf("call %d sees %s", i, k.Trust)
+		} else if k.Overlap >= 39 {
+			predictions++
+		}
+		if changes == nil {
+			continue
+		}
+		a := changes[0]
+		if len(changes) != 1 || a.Trust != signal.LoadOnly || a.Slot != 0 || a.Compared.Found != 0 || a.Compared.Predicted < (signal.TrustWindow-1)*40*64 {
+			t.Fatalf("after %d predictions: %+v", predictions, changes)
+		}
+		return predictions
+	}
+	t.Fatal("trust is not lost")
+	return 0
+}
+
+// TestTrust_OfAnEngineWithoutACache_IsLostAndComesBack has an endpoint that never finds what
+// it has computed, until it is set right.
+func TestTrust_OfAnEngineWithoutACache_IsLostAndComesBack(t *testing.T) {
+	m := New(newConfig(newTestPool("p", &overlapping{}, "a")))
+	if n := lose(t, m); n != signal.TrustWindow {
+		t.Errorf("lost after %d predictions", n)
+	}
+	for i := 1; ; i++ {
+		d, changes := visit(t, m, int(m.last), 1, cachedTokens(40))
+		if k := d.Candidates[0]; k.Overlap != 0 || k.OverlapTokens != 0 || k.Trust != "load-only" || m.held[0] != 0 {
+			t.Fatalf("call %d sees %d blocks, %s", i, k.Overlap, k.Trust)
+		}
+		if changes != nil {
+			if changes[0].Trust != signal.Approximate || i < signal.TrustWindow {
+				t.Fatalf("after %d predictions that came true: %+v", i, changes)
+			}
+			break
+		}
+		if i > 2*signal.TrustWindow {
+			t.Fatal("it does not come back")
+		}
+	}
+	if d, _ := visit(t, m, int(m.last), 1, cachedTokens(40)); d.Candidates[0].Overlap != 40 {
+		t.Errorf("back, and %d blocks", d.Candidates[0].Overlap)
+	}
+	e := m.Snapshot(m.last + 1).Pools[0].Endpoints[0]
+	if !e.Believed || e.Trust != signal.Approximate || e.Compared.Predicted <= e.Compared.Found || e.Compared.Found == 0 {
+		t.Errorf("snapshot: %+v", e)
+	}
+}
+
+// TestTrust_WithoutProof_Stays lists what says nothing about beliefs.
+func TestTrust_WithoutProof_Stays(t *testing.T) {
+	for name, c := range map[string]struct {
+		usage  Usage
+		policy selection.Policy
+	}{
+		"the engine does not tell":         {Usage{Known: true, Prompt: 64*40 + 1}, &overlapping{}},
+		"no usage":                         {Usage{}, &overlapping{}},
+		"blocks that end elsewhere":        {cachedTokens(32), &overlapping{}},
+		"the policy goes by load already":  {cachedTokens(0), lightest{}},
+		"more was cached than anyone knew": {cachedTokens(400), &overlapping{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := New(newConfig(newTestPool("p", c.policy, "a"), newTestPool("q", &overlapping{}, "b")))
+			for i := range 3 * signal.TrustWindow {
+				if _, changes := visit(t, m, 1+i, 1, c.usage); changes != nil {
+					t.Fatalf("after %d calls: %+v", i, changes)
+				}
+			}
+			e := m.Snapshot(m.last + 1).Pools[0].Endpoints[0]
+			if e.Trust != signal.Approximate || e.Compared.Found > e.Compared.Predicted {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+}
+
+// TestTrust_OfShortPrompts_IsNotProved has predictions that are no longer than what the two
+// ways of counting may differ by: they must bring no trust back either.
+func TestTrust_OfShortPrompts_IsNotProved(t *testing.T) {
+	m := New(newConfig(newTestPool("p", &overlapping{}, "a")))
+	lose(t, m)
+	for i := range 3 * signal.TrustWindow {
+		q := request(100 + i)
+		q.Blocks, q.BlockTokens, q.InputTokens = ofSession(2, 8), 64, 64*8+1
+		a := only(t, m.Step(m.last+10, Arrive(q)))
+		m.Step(m.last+1, FirstToken(a.Ticket, 0))
+		m.Step(m.last+1, Done(a.Ticket, 0, attempt.Success, Usage{Known: true, CachedKnown: true, Prompt: 64*8 + 1, Cached: 64 * 8}))
+	}
+	if got := m.Snapshot(m.last + 1).Pools[0].Endpoints[0].Trust; got != signal.LoadOnly {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestTrust_EndsWithTheProcess has a new process behind a load-only endpoint, and another
+// endpoint in its slot.
+func TestTrust_EndsWithTheProcess(t *testing.T) {
+	c := newConfig(newTestPool("p", &overlapping{}, "a"))
+	m := New(c)
+	m.Step(1, Signal(0, 0, signal.Load{Generated: signal.Known(1000, 0)}, 0))
+	lose(t, m)
+	if m.loadOnly != 1 {
+		t.Errorf("%d endpoints are load-only", m.loadOnly)
+	}
+	m.Step(m.last+1, Signal(0, 0, signal.Load{Generated: signal.Known(1, 0)}, 0))
+	m.Step(m.last+1, Wake())
+	if m.state[0].trust.State() != signal.Approximate || m.loadOnly != 0 {
+		t.Errorf("after a restart: %v, %d", m.state[0].trust.State(), m.loadOnly)
+	}
+	lose(t, m)
+	c.Pools[0].Endpoints[0].Revision++
+	m.Reconfigure(m.last+1, c)
+	if m.state[0].trust.State() != signal.Approximate || m.loadOnly != 0 {
+		t.Errorf("another endpoint: %v, %d", m.state[0].trust.State(), m.loadOnly)
+	}
+}
+
+// explaining has parts, and forgets them with the pick.
+type explaining struct {
+	overlapping
+	load float64
+}
+
+func (e *explaining) Explain(_ *selection.View, _ *selection.Request, slot selection.Slot) []selection.Part {
+	return []selection.Part{{Name: "load_cost", Value: e.load}, {Name: "slot_cost", Value: float64(slot)}}
+}
+
+func (e *explaining) Pick(v *selection.View, _ *selection.Request, _ *seed.Rand) selection.Choice {
+	for i, slot := range v.Candidates {
+		v.Scores[i] = e.load + float64(slot)
+	}
+	e.load++
+	return selection.Choice{Reason: "explained", Predicted: 7 * time.Millisecond}
+}
+
+// TestDecision_HasTheScoresParts_AndWhatIsKnownOfLoad checks that parts are those of the score
+// that was gone by, not those of the state that the pick leaves.
+func TestDecision_HasTheScoresParts_AndWhatIsKnownOfLoad(t *testing.T) {
+	p := &explaining{}
+	m := New(newConfig(newTestPool("p", p, "a", "b")))
+	m.Step(5, Signal(1, 0, signal.Load{Running: signal.Known(3, 0), KVUsage: signal.Known(0.5, 0)}, 2))
+	only(t, m.Step(20, Arrive(request(1))))
+	a := only(t, m.Step(30, Arrive(request(2))))
+	if a.Predicted != 7*time.Millisecond || a.Decision.Predicted != a.Predicted || a.Decision.Reason != "explained" {
+		t.Errorf("predicted %v, decision %+v", a.Predicted, a.Decision)
+	}
+	for i, k := range a.Decision.Candidates {
+		sum := 0.0
+		for _, part := range k.Parts {
+			sum += part.Value
+		}
+		if len(k.Parts) != 2 || sum != k.Score {
+			t.Errorf("%s: parts %+v of %v", k.Endpoint, k.Parts, k.Score)
+		}
+		of := map[string]selection.Reading{}
+		for _, r := range k.Signals {
+			of[r.Name] = r
+		}
+		if _, known := of["running"]; known != (i == 1) {
+			t.Errorf("%s: %+v", k.Endpoint, k.Signals)
+		}
+		if i == 1 && (of["running"] != selection.Reading{Name: "running", Value: 3, Source: selection.FromReport, Age: 27} || of["kv_usage"].Value != 0.5) {
+			t.Errorf("%+v", k.Signals)
+		}
+		if _, known := of["waiting"]; known {
+			t.Errorf("%s: what was not reported is shown", k.Endpoint)
+		}
+		if i == 0 && (of["pending"] != selection.Reading{Name: "pending", Value: 1, Source: selection.FromDispatches}) {
+			t.Errorf("%+v", k.Signals)
+		}
+	}
+}
