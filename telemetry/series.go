@@ -109,13 +109,13 @@ var (
 	share = series{name: "kvasir_endpoint_share", kind: "gauge", unit: "ratio", labels: byEndpoint,
 		help: "Part of its share of calls that the endpoint may have: 1, less while it is new."}
 	queueCalls = series{name: "kvasir_queue_calls", kind: "gauge", unit: "calls", labels: byPool,
-		help: "Calls held at the gateway until an endpoint of the pool has room. No sample for a pool without a queue, as in the following."}
+		help: "Calls held at the gateway until an endpoint of the pool has room. No sample for a pool without a queue."}
 	queueBytes = series{name: "kvasir_queue_bytes", kind: "gauge", unit: "bytes", labels: byPool,
-		help: "Bodies of the calls held."}
+		help: "Bodies of the calls held. No sample for a pool without a queue."}
 	queueTokens = series{name: "kvasir_queue_tokens", kind: "gauge", unit: "tokens", labels: byPool,
-		help: "Prefill that the calls held bring: estimated prompt tokens that no endpoint of the pool is believed to have cached."}
+		help: "Prefill that the calls held bring: estimated prompt tokens that no endpoint of the pool is believed to have cached. No sample for a pool without a queue."}
 	queuePredicted = series{name: "kvasir_queue_predicted_wait_seconds", kind: "gauge", unit: "seconds", labels: byPool,
-		help: "Predicted time until the calls held now will have gone. 0 also while no endpoint's speed is known."}
+		help: "Predicted time until the calls held now will have gone. 0 also while no endpoint's speed is known. No sample for a pool without a queue."}
 	flightCalls = series{name: "kvasir_single_flight_calls", kind: "gauge", unit: "calls", labels: byPool,
 		help: "Calls that wait for another one of the pool which computes a prefix that they share. No sample for a pool without single-flight."}
 	discoveryAge = series{name: "kvasir_discovery_age_seconds", kind: "gauge", unit: "seconds", labels: byPool,

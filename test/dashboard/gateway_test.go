@@ -136,7 +136,7 @@ models:
     endpoints: [{url: %q, name: good}, {url: %q, name: bad}, {url: %q, name: dead}]
     policy: round-robin
     probe: {interval: 100ms}
-  found: {served_as: chat, discover: {file: %q, interval: 100ms}}
+  found: {served_as: chat, discover: {file: %q, interval: 100ms}, queue: {work: 1s}, single_flight: {min_tokens: 1024}}
   lost: {endpoints: [{url: %q, name: gone}], probe: {interval: 100ms}}
 `, good, bad, dead, listed(t, good), dead))
 	program.Eventually(t, "health paths that fail, and load reports", func() bool {
