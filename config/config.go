@@ -168,6 +168,8 @@ type Prefix struct {
 	Index Size `config:"index" allowed:"1MiB..64GiB"`
 	// How long a prefix is believed to be where its call was sent, unless the answer confirms it.
 	Speculative time.Duration `config:"speculative" allowed:"100ms..1h"`
+	// Whose calls are taken to share prefixes. client: those of one client, by its key's name or its certificate; a shorter wait tells others nothing of its prompts then, as far as routing goes. all: those of all clients.
+	Share string `config:"share" allowed:"client, all"`
 }
 
 // Upstream is about connections to endpoints.

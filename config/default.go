@@ -41,6 +41,7 @@ func Default() Config {
 			Block:       api.DefaultBlockBytes,
 			Index:       prefix.DefaultBudgetBytes,
 			Speculative: prefix.DefaultSpeculativeTTL,
+			Share:       "client",
 		},
 		Upstream: Upstream{
 			ConnectTimeout: 5 * time.Second,

@@ -241,7 +241,7 @@ func (c *call) identify() bool {
 	a := c.svc.adapters[string(q.Model)]
 	c.adapter, c.request.Adapter = a.name, a.hash
 	if c.bodyGrammar() != api.Upload {
-		p, err := c.reader.Prompt(&c.blocks, cmp.Or(c.adapter, m.Name), "", c.svc.cfg.BlockBytes)
+		p, err := c.reader.Prompt(&c.blocks, cmp.Or(c.adapter, m.Name), c.sharer(), c.svc.cfg.BlockBytes)
 		if err != nil {
 			return c.refuse(telemetry.BadRequest, api.BadRequest(err, c.id))
 		}
@@ -265,6 +265,15 @@ func (c *call) identify() bool {
 	c.asked, c.askedAt = q.Model, q.ModelAt
 	c.record.Model, c.record.Stream, c.record.InputTokens = m.Name, stream, c.request.InputTokens
 	return true
+}
+
+// sharer names those among whom prefixes are shared. Other clients' calls have other chains
+// for the same text, so that none is sent where it would be found computed.
+func (c *call) sharer() string {
+	if c.svc.cfg.SharePrefixes {
+		return ""
+	}
+	return c.record.Client
 }
 
 // bodyGrammar returns the language of the body. Image edits come as a form or as JSON.

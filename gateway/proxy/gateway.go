@@ -38,11 +38,12 @@ type Config struct {
 	Limits Limits
 	Access Access
 
-	Timeouts     Timeouts      // of models that have none of their own
-	Heartbeat    time.Duration // between two comments toward a streaming client that waits; 0: none
-	BlockBytes   int           // of the prefix hash, in bytes of text
-	BodyTimeout  time.Duration // for a client to send its whole body
-	WriteTimeout time.Duration // for a client to take one write
+	Timeouts      Timeouts      // of models that have none of their own
+	Heartbeat     time.Duration // between two comments toward a streaming client that waits; 0: none
+	BlockBytes    int           // of the prefix hash, in bytes of text
+	SharePrefixes bool          // among all clients; else those of each client are its own
+	BodyTimeout   time.Duration // for a client to send its whole body
+	WriteTimeout  time.Duration // for a client to take one write
 
 	// ServerIdle is how long endpoints keep idle connections at the least. One that was idle
 	// for longer, and breaks, may have been closed before it was used; one that was not
