@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
@@ -38,10 +39,16 @@ func (p page) labelsOf(family string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// values returns the values that a label has in a family.
+// values returns the values that a label has in a family, those of a histogram's buckets
+// among them.
 func (p page) values(family, label string) map[string]bool {
 	values := map[string]bool{}
 	for _, m := range p[family].GetMetric() {
+		for _, b := range m.GetHistogram().GetBucket() {
+			if label == "le" {
+				values[strconv.FormatFloat(b.GetUpperBound(), 'g', -1, 64)] = true
+			}
+		}
 		for _, l := range m.GetLabel() {
 			if l.GetName() == label {
 				values[l.GetValue()] = true
