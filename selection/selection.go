@@ -223,10 +223,10 @@ type WeightUser interface {
 
 // Explainer is a Policy that can say what a score is made of.
 type Explainer interface {
-	// Explain returns the parts of the score that Pick, called next with the same view and
-	// request, gives the slot. It is called only where a decision was asked for, and changes
-	// nothing that Pick goes by.
-	Explain(v *View, q *Request, slot Slot) []Part
+	// Explain returns, parallel to v.Candidates, the parts of the scores that Pick, called
+	// next with the same view and request, gives them. It is called only where a decision
+	// was asked for, and changes nothing that Pick goes by.
+	Explain(v *View, q *Request) [][]Part
 }
 
 // OverlapUser is a Policy that needs View.Overlap; for others it isn't computed.

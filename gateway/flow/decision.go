@@ -14,7 +14,10 @@ func (m *Machine) decision(p *pool, c *call) *selection.Decision {
 		Call: c.request.ID, Attempt: c.attempt, At: v.Now, Pool: p.name, Policy: p.policyName,
 		Candidates: make([]selection.Candidate, len(v.Candidates)),
 	}
-	explainer, explains := selection.As[selection.Explainer](p.policy)
+	parts := make([][]selection.Part, len(v.Candidates))
+	if e, ok := selection.As[selection.Explainer](p.policy); ok {
+		parts = e.Explain(v, &c.request)
+	}
 	for i, slot := range v.Candidates {
 		e := &m.endpoints[slot]
 		k := selection.Candidate{
@@ -22,14 +25,12 @@ func (m *Machine) decision(p *pool, c *call) *selection.Decision {
 			Outstanding: int(m.books[slot].Outstanding),
 			SignalAge:   e.Load.Age(v.Now),
 			Signals:     readings(&e.Load, &m.books[slot], v.Now),
+			Parts:       parts[i],
 		}
 		if p.usesOverlap {
 			k.Overlap = int(m.overlap[slot])
 			k.OverlapTokens = c.request.Tokens(k.Overlap)
 			k.Trust = m.state[slot].trust.State().String()
-		}
-		if explains {
-			k.Parts = explainer.Explain(v, &c.request, slot)
 		}
 		d.Candidates[i] = k
 	}

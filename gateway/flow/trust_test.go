@@ -161,8 +161,11 @@ type explaining struct {
 	load float64
 }
 
-func (e *explaining) Explain(_ *selection.View, _ *selection.Request, slot selection.Slot) []selection.Part {
-	return []selection.Part{{Name: "load_cost", Value: e.load}, {Name: "slot_cost", Value: float64(slot)}}
+func (e *explaining) Explain(v *selection.View, _ *selection.Request) (all [][]selection.Part) {
+	for _, slot := range v.Candidates {
+		all = append(all, []selection.Part{{Name: "load_cost", Value: e.load}, {Name: "slot_cost", Value: float64(slot)}})
+	}
+	return all
 }
 
 func (e *explaining) Pick(v *selection.View, _ *selection.Request, _ *seed.Rand) selection.Choice {

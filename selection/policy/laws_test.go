@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -238,6 +239,42 @@ func TestLawEveryPickIsACandidateWithItsReasonAndAllScores(t *testing.T) {
 			}
 			if scored > 0 && math.IsNaN(v.Scores[c.Index]) {
 				t.Fatalf("the chosen %d has no score: %v", c.Index, v.Scores)
+			}
+		})
+	})
+}
+
+// TestLawPartsAreTheScores: what an Explainer says before a pick adds up to the scores of
+// that pick, and saying it changes nothing.
+func TestLawPartsAreTheScores(t *testing.T) {
+	eachRule(t, func(t *testing.T, rule Rule) {
+		if _, ok := selection.As[selection.Explainer](rule.Params().New()); !ok {
+			t.Skip("it explains nothing")
+		}
+		rapid.Check(t, func(t *rapid.T) {
+			params, v := drawParams(t, rule), drawView(t)
+			a, b := params.New(), params.New()
+			live(t, v, a, b)
+			q := drawRequest(t)
+			e, ok := selection.As[selection.Explainer](a)
+			if !ok {
+				return // of another rule that ranks
+			}
+			all := e.Explain(v, q)
+			first := pick(a, v, q, 99)
+			for i, parts := range all {
+				sum := 0.0
+				for _, p := range parts {
+					if strings.HasSuffix(p.Name, "_cost") {
+						sum += p.Value
+					}
+				}
+				if math.Abs(sum-v.Scores[i]) > 1e-9*math.Max(1, math.Abs(sum)) {
+					t.Fatalf("candidate %d scores %v, its parts add up to %v: %v", i, v.Scores[i], sum, parts)
+				}
+			}
+			if second := pick(b, v, q, 99); first != second {
+				t.Fatalf("one that explained chose %v, one that did not %v", first, second)
 			}
 		})
 	})

@@ -226,16 +226,21 @@ func (p *predictedTTFT) Pick(v *selection.View, q *selection.Request, r *seed.Ra
 }
 
 // Explain implements selection.Explainer: what is expected of the call, and what it costs.
-func (p *predictedTTFT) Explain(v *selection.View, q *selection.Request, slot selection.Slot) []selection.Part {
-	p.grow(slot)
-	o := p.look(v, q, slot)
-	t := p.price(&o, p.standard(v), v.Book[slot].Outstanding)
-	return []selection.Part{
-		{Name: "backlog_seconds", Value: o.backlog}, {Name: "prefill_seconds", Value: o.prefill},
-		{Name: "start_seconds", Value: o.start}, {Name: "step_seconds", Value: o.step}, {Name: "busy_share", Value: o.busy},
-		{Name: "ttft_cost", Value: t.ttft}, {Name: "work_cost", Value: t.work},
-		{Name: "decode_cost", Value: t.decode}, {Name: "imposed_cost", Value: t.imposed},
+func (p *predictedTTFT) Explain(v *selection.View, q *selection.Request) [][]selection.Part {
+	p.grow(v.Candidates[len(v.Candidates)-1])
+	d := p.standard(v)
+	all := make([][]selection.Part, len(v.Candidates))
+	for i, slot := range v.Candidates {
+		o := p.look(v, q, slot)
+		t := p.price(&o, d, v.Book[slot].Outstanding)
+		all[i] = []selection.Part{
+			{Name: "backlog_seconds", Value: o.backlog}, {Name: "prefill_seconds", Value: o.prefill},
+			{Name: "start_seconds", Value: o.start}, {Name: "step_seconds", Value: o.step}, {Name: "busy_share", Value: o.busy},
+			{Name: "ttft_cost", Value: t.ttft}, {Name: "work_cost", Value: t.work},
+			{Name: "decode_cost", Value: t.decode}, {Name: "imposed_cost", Value: t.imposed},
+		}
 	}
+	return all
 }
 
 // give notes prefill that the endpoint is given.
@@ -299,4 +304,5 @@ var (
 	_ selection.Predictor   = (*predictedTTFT)(nil)
 	_ selection.Explainer   = (*predictedTTFT)(nil)
 	_ selection.Forgetter   = (*predictedTTFT)(nil)
+	_ selection.Explainer   = (*predictedTTFT)(nil)
 )
