@@ -266,9 +266,9 @@ func every(values []float64, from int) []float64 {
 	return out
 }
 
-// below returns which share is right of "sent, if no later than at": the mean over the two
-// kinds, so that nothing is won by saying the same of all.
-func (o *observed) below(at float64) float64 {
+// excess returns by how much the share of the guesses of sent documents that took no longer
+// than at exceeds that of the others.
+func (o *observed) excess(at float64) float64 {
 	share := func(values []float64) float64 {
 		n := 0
 		for _, v := range values {
@@ -278,7 +278,7 @@ func (o *observed) below(at float64) float64 {
 		}
 		return float64(n) / float64(max(len(values), 1))
 	}
-	return (share(o.sent) + 1 - share(o.other)) / 2
+	return share(o.sent) - share(o.other)
 }
 
 // border is a time that tells two kinds of guesses apart.
@@ -292,22 +292,23 @@ type border struct {
 func (o *observed) border() border {
 	best := border{distance: -1}
 	for _, v := range slices.Concat(o.sent, o.other) {
-		switch right := o.below(v); {
-		case 2*right-1 > best.distance:
-			best = border{at: v, distance: 2*right - 1}
-		case 1-2*right > best.distance:
-			best = border{at: v, later: true, distance: 1 - 2*right}
+		switch e := o.excess(v); {
+		case e > best.distance:
+			best = border{at: v, distance: e}
+		case -e > best.distance:
+			best = border{at: v, later: true, distance: -e}
 		}
 	}
 	return best
 }
 
-// judge returns which share of guesses it gets right.
+// judge returns which share of guesses it gets right: the mean over the two kinds, so that
+// nothing is won by saying the same of all.
 func (t border) judge(o *observed) float64 {
 	if t.later {
-		return 1 - o.below(t.at)
+		return (1 - o.excess(t.at)) / 2
 	}
-	return o.below(t.at)
+	return (1 + o.excess(t.at)) / 2
 }
 
 func median(values []float64) float64 {
