@@ -109,6 +109,7 @@ func Catalog() []Lab {
 		cascadeLab(),
 		unitOfWorkLab(),
 		canaryLab(),
+		isolationLab(),
 	}
 }
 

@@ -116,7 +116,7 @@ func (s Scenario) Run() (*Summary, error) {
 		},
 	}
 	for g := range s.Gateways {
-		cfg.Routers = append(cfg.Routers, s.router(g))
+		cfg.Routers = append(cfg.Routers, s.Router(g))
 	}
 	result, err := Run(cfg)
 	if failed := feed.Close(); failed != nil && err == nil {
@@ -192,8 +192,8 @@ func (m *meters) summary() Summary {
 	return s
 }
 
-// router is one of the gateways.
-func (s *Scenario) router(g int) Router {
+// Router returns one of the gateways, counted from 0. The scenario has its Defaults.
+func (s *Scenario) Router(g int) Router {
 	pool := flow.Pool{Name: "pool", PolicyName: s.Rule.Name, Policy: s.Params.New(), MaxAge: s.MaxAge, Queue: s.Queue, Flights: s.Flight}
 	for e := range s.Engines {
 		weight := 1.0
