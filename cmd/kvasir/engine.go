@@ -88,11 +88,7 @@ func runEngine(ctx context.Context, env environment, args []string) int {
 		fmt.Fprint(env.stdout, engineUsage)
 		return 0
 	case err != nil:
-		for _, e := range flatten(err) {
-			fmt.Fprintf(env.stderr, "kvasir engine: %v\n", e)
-		}
-		fmt.Fprintln(env.stderr, "kvasir engine -h lists the flags.")
-		return 2
+		return env.misused("engine", err, "the flags")
 	}
 	if err := serveEngine(ctx, env.stdout, o); err != nil {
 		fmt.Fprintf(env.stderr, "kvasir engine: %v\n", err)
@@ -277,20 +273,4 @@ func checkEngine(o *engineOptions) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// flatten returns the errors that were joined, none for nil.
-func flatten(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		if err == nil {
-			return nil
-		}
-		return []error{err}
-	}
-	var flat []error
-	for _, e := range joined.Unwrap() {
-		flat = append(flat, flatten(e)...)
-	}
-	return flat
 }

@@ -17,6 +17,32 @@ type environment struct {
 	getenv         func(string) string
 }
 
+// misused prints every mistake of a command line, a line each, and where what it may have is
+// listed. It returns the exit code.
+func (e environment) misused(command string, err error, listed string) int {
+	for _, mistake := range flatten(err) {
+		fmt.Fprintf(e.stderr, "kvasir %s: %v\n", command, mistake)
+	}
+	fmt.Fprintf(e.stderr, "kvasir %s -h lists %s.\n", command, listed)
+	return 2
+}
+
+// flatten returns the errors that were joined, none for nil.
+func flatten(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		if err == nil {
+			return nil
+		}
+		return []error{err}
+	}
+	var flat []error
+	for _, e := range joined.Unwrap() {
+		flat = append(flat, flatten(e)...)
+	}
+	return flat
+}
+
 // command is one subcommand. run returns the process's exit code: 0 done, 1 failed,
 // 2 called wrongly.
 type command struct {

@@ -69,11 +69,7 @@ func runPlan(_ context.Context, env environment, args []string) int {
 		fmt.Fprint(env.stdout, planUsage)
 		return 0
 	case err != nil:
-		for _, e := range flatten(err) {
-			fmt.Fprintf(env.stderr, "kvasir plan: %v\n", e)
-		}
-		fmt.Fprintln(env.stderr, "kvasir plan -h lists the flags.")
-		return 2
+		return env.misused("plan", err, "the flags")
 	}
 	plan := pool.Plan()
 	if format == "json" {

@@ -74,11 +74,7 @@ func runResults(ctx context.Context, env environment, args []string) int {
 		fmt.Fprint(env.stdout, resultsUsage)
 		return 0
 	case err != nil:
-		for _, e := range flatten(err) {
-			fmt.Fprintf(env.stderr, "kvasir results: %v\n", e)
-		}
-		fmt.Fprintln(env.stderr, "kvasir results -h lists the flags.")
-		return 2
+		return env.misused("results", err, "the flags")
 	case o.list:
 		for _, c := range o.cells {
 			fmt.Fprintf(env.stdout, "%-22s %s\n", c.Name, c.Pool)

@@ -147,11 +147,7 @@ func runSim(ctx context.Context, env environment, args []string) int {
 		fmt.Fprint(env.stdout, arrival.Catalog().Describe())
 		return 0
 	case err != nil:
-		for _, e := range flatten(err) {
-			fmt.Fprintf(env.stderr, "kvasir sim: %v\n", e)
-		}
-		fmt.Fprintln(env.stderr, "kvasir sim -h lists the flags.")
-		return 2
+		return env.misused("sim", err, "the flags")
 	}
 	if err := o.run(ctx, env); err != nil {
 		if ctx.Err() != nil {

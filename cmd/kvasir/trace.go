@@ -83,11 +83,7 @@ func runTrace(ctx context.Context, env environment, args []string) int {
 		err = c.check(flags, words)
 	}
 	if err != nil {
-		for _, e := range flatten(err) {
-			fmt.Fprintf(env.stderr, "kvasir trace: %v\n", e)
-		}
-		fmt.Fprintln(env.stderr, "kvasir trace -h lists commands, formats and flags.")
-		return 2
+		return env.misused("trace", err, "commands, formats and flags")
 	}
 	do := map[string]func([]string) error{"stats": c.stats, "convert": c.convert, "head": c.head}[words[0]]
 	if err := do(words[1:]); err != nil {
