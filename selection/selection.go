@@ -142,6 +142,14 @@ type View struct {
 	Scores []float64 // parallel to Candidates; what the policy computed. Lower is better unless the policy says otherwise; NaN: not looked at
 }
 
+// OverlapAt returns how many blocks overlap, a View's, has for the slot; 0 where it is nil.
+func OverlapAt(overlap []int32, slot Slot) int32 {
+	if int(slot) < len(overlap) {
+		return overlap[slot]
+	}
+	return 0
+}
+
 // Reason says in a word which branch of its rule a policy took. Each policy lists its
 // reasons; they are constants, so the set is bounded.
 type Reason string
@@ -206,6 +214,13 @@ type Usage struct {
 	Known                  bool
 	CachedKnown            bool // it said how many were cached; else Cached is 0
 	Prompt, Cached, Output int
+}
+
+// CachedOf returns how many of input tokens, the router's own count or estimate of the
+// prompt, were cached, by the share that the answer tells. CachedKnown must be set and Prompt
+// above 0.
+func (u Usage) CachedOf(input int) int {
+	return int(float64(input) * float64(u.Cached) / float64(u.Prompt))
 }
 
 // Forgetter is a Policy that keeps state by slot: Forget is called before the slot is

@@ -109,11 +109,8 @@ func (m *Machine) occupy(c *call) {
 func (m *Machine) await(now mono.Time, i int32) {
 	c := &m.calls[i]
 	s, b := &m.state[c.slot], &m.books[c.slot]
-	overlap := int32(0)
-	if s.pool.usesOverlap {
-		overlap = m.overlap[c.slot]
-	}
-	c.work, c.ahead, c.headServed = c.request.Work(overlap), b.PendingWork, 0
+	c.work = c.request.Work(selection.OverlapAt(s.pool.view.Overlap, c.slot))
+	c.ahead, c.headServed = b.PendingWork, 0
 	c.context = b.OutstandingTokens - b.PendingTokens
 	c.olderWait, c.newerWait = s.lastWait, none
 	if s.lastWait != none {

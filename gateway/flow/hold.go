@@ -77,11 +77,7 @@ func (m *Machine) needs(now mono.Time, c *call, p *pool) (tokens int64, d time.D
 	}
 	found := false
 	for i, slot := range p.view.Members {
-		overlap := int32(0)
-		if p.usesOverlap {
-			overlap = m.overlap[slot]
-		}
-		w := c.request.Work(overlap)
+		w := c.request.Work(selection.OverlapAt(p.view.Overlap, slot))
 		if i == 0 || w.Tokens < tokens {
 			tokens = w.Tokens
 		}

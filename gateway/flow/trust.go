@@ -18,7 +18,7 @@ func (m *Machine) compare(c *call, u Usage) {
 		return
 	}
 	predicted := q.Tokens(int(c.believed.Held))
-	cached := int(float64(q.InputTokens) * float64(u.Cached) / float64(u.Prompt))
+	cached := u.CachedOf(q.InputTokens)
 	slack := max(kvblock.CoarseFactor*q.BlockTokens, q.InputTokens/8)
 	short := predicted-cached > slack
 	if short {

@@ -71,9 +71,8 @@ type fit struct {
 	samples  float64
 }
 
-func newFit() fit {
-	return fit{theta: vector{unknown.Base, unknown.Token * units[1], unknown.Attention * units[2], unknown.Context * units[3]}}
-}
+// prior is what a fit believes before it has learned.
+var prior = vector{unknown.Base, unknown.Token * units[1], unknown.Attention * units[2], unknown.Context * units[3]}
 
 // learn takes a sample. Its weight comes from the time that was expected, not from the one
 // that it took: with the latter, calls that take longer than expected would count less than
@@ -89,11 +88,10 @@ func (f *fit) learn(x *vector, seconds, expected float64) {
 		f.targets[i] = float64(f.targets[i]*forget) + float64(wx*seconds)
 	}
 	f.samples = float64(f.samples*forget) + 1
-	prior := newFit()
 	for range sweeps {
 		for i := range terms {
 			ridge := max(f.products[i][i]*(doubt/(f.samples+doubt)), 1e-9)
-			rest := f.targets[i] + float64(ridge*prior.theta[i])
+			rest := f.targets[i] + float64(ridge*prior[i])
 			for j := range terms {
 				if j != i {
 					rest -= float64(f.products[i][j] * f.theta[j])
@@ -158,7 +156,7 @@ type Pool struct {
 // Grow makes room for slots up to the given one.
 func (p *Pool) Grow(slot selection.Slot) {
 	if len(p.speeds) == 0 {
-		p.fit, p.model = newFit(), unknown
+		p.fit, p.model = fit{theta: prior}, unknown
 	}
 	for int(slot) >= len(p.speeds) {
 		p.speeds = append(p.speeds, speed{factor: 1})

@@ -113,11 +113,8 @@ func span(n int) float64 { return float64(kvblock.Span(n)) }
 // longestOverlap returns the most blocks of the prompt's head that a candidate holds.
 func longestOverlap(v *selection.View) int32 {
 	longest := int32(0)
-	if v.Overlap == nil {
-		return longest
-	}
 	for _, slot := range v.Candidates {
-		longest = max(longest, v.Overlap[slot])
+		longest = max(longest, selection.OverlapAt(v.Overlap, slot))
 	}
 	return longest
 }

@@ -83,7 +83,7 @@ func (p cacheAwareSpill) Pick(v *selection.View, q *selection.Request, r *seed.R
 	sum := 0.0
 	for i, slot := range v.Candidates {
 		sum += v.Scores[i]
-		if overlapAt(v.Overlap, slot) < longest || pending >= 0 && v.Book[slot].PendingWork.Tokens != pending {
+		if selection.OverlapAt(v.Overlap, slot) < longest || pending >= 0 && v.Book[slot].PendingWork.Tokens != pending {
 			v.Scores[i] = math.NaN()
 		}
 	}
@@ -105,7 +105,7 @@ func (p cacheAwareSpill) pending(v *selection.View, q *selection.Request, longes
 	}
 	least := int64(math.MaxInt64)
 	for _, slot := range v.Candidates {
-		if overlapAt(v.Overlap, slot) == longest {
+		if selection.OverlapAt(v.Overlap, slot) == longest {
 			least = min(least, v.Book[slot].PendingWork.Tokens)
 		}
 	}
@@ -115,7 +115,7 @@ func (p cacheAwareSpill) pending(v *selection.View, q *selection.Request, longes
 	input := float64(max(q.InputTokens, 1))
 	for i, slot := range v.Candidates {
 		v.Scores[i] = math.NaN()
-		if overlapAt(v.Overlap, slot) == longest {
+		if selection.OverlapAt(v.Overlap, slot) == longest {
 			excess := float64(v.Book[slot].PendingWork.Tokens-least) / input
 			v.Scores[i] = -1 / (1 + float64(p.config.OverlapDecay*excess))
 		}

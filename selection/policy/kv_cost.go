@@ -109,7 +109,7 @@ func (p kvCost) Pick(v *selection.View, q *selection.Request, r *seed.Rand) sele
 	for i, slot := range v.Candidates {
 		b := &book[slot]
 		pending := b.PendingWork.Tokens
-		device := span(int(overlapAt(v.Overlap, slot)))
+		device := span(int(selection.OverlapAt(v.Overlap, slot)))
 		credit := float64(c.OverlapScoreCredit * device)
 		if perExcess > 0 {
 			credit /= 1 + float64(perExcess*float64(pending-least))
@@ -118,7 +118,7 @@ func (p kvCost) Pick(v *selection.View, q *selection.Request, r *seed.Rand) sele
 			credit += p.tiers(v, slot, device)
 		}
 		prefill := max(float64(float64(pending+int64(q.InputTokens))*perToken)-credit, 0)
-		decode := b.ActiveBlocks + own - int64(kvblock.Span(int(overlapAt(v.Active, slot))))
+		decode := b.ActiveBlocks + own - int64(kvblock.Span(int(selection.OverlapAt(v.Active, slot))))
 		scores[i] = float64(c.PrefillLoadScale*prefill) + float64(decode) +
 			float64(c.DecodeActiveRequestWeight*float64(b.Outstanding))
 	}
@@ -132,8 +132,8 @@ func (p kvCost) Pick(v *selection.View, q *selection.Request, r *seed.Rand) sele
 
 // tiers returns the credit for what is in host memory and on disk beyond the device's.
 func (p kvCost) tiers(v *selection.View, slot selection.Slot, device float64) float64 {
-	host := max(device, span(int(overlapAt(v.HostOverlap, slot))))
-	disk := max(host, span(int(overlapAt(v.DiskOverlap, slot))))
+	host := max(device, span(int(selection.OverlapAt(v.HostOverlap, slot))))
+	disk := max(host, span(int(selection.OverlapAt(v.DiskOverlap, slot))))
 	return float64(p.config.HostCacheHitWeight*(host-device)) + float64(p.config.DiskCacheHitWeight*(disk-host))
 }
 

@@ -39,7 +39,7 @@ func (leastPrefillLeft) UsesOverlap() {}
 func (leastPrefillLeft) Pick(v *selection.View, q *selection.Request, r *seed.Rand) selection.Choice {
 	scores, book, overlap := v.Scores, v.Book, v.Overlap
 	for i, slot := range v.Candidates {
-		left := max(0, q.InputTokens-q.Tokens(int(overlapAt(overlap, slot))))
+		left := max(0, q.InputTokens-q.Tokens(int(selection.OverlapAt(overlap, slot))))
 		scores[i] = float64(book[slot].PendingWork.Tokens + int64(left))
 	}
 	return selection.Choice{Index: argmin(scores, r), Reason: ReasonLeastPrefill}

@@ -45,7 +45,7 @@ func (lMetric) Pick(v *selection.View, q *selection.Request, r *seed.Rand) selec
 	scores, book, overlap := v.Scores, v.Book, v.Overlap
 	for i, slot := range v.Candidates {
 		b := &book[slot]
-		prefill := b.PendingWork.Tokens + q.Work(overlapAt(overlap, slot)).Tokens
+		prefill := b.PendingWork.Tokens + q.Work(selection.OverlapAt(overlap, slot)).Tokens
 		scores[i] = float64(prefill) * float64(b.Outstanding+1)
 	}
 	return selection.Choice{Index: argmin(scores, r), Reason: ReasonLeastProduct}

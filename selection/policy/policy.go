@@ -103,11 +103,3 @@ func outstanding(v *selection.View) {
 		scores[i] = float64(book[slot].Outstanding)
 	}
 }
-
-// overlapAt returns how many of the request's blocks the slot is believed to hold.
-func overlapAt(overlap []int32, slot selection.Slot) int32 {
-	if int(slot) < len(overlap) {
-		return overlap[slot]
-	}
-	return 0 // the machine keeps no index
-}

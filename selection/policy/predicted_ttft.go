@@ -155,7 +155,7 @@ func (p *predictedTTFT) look(v *selection.View, q *selection.Request, slot selec
 	b, m, f := &v.Book[slot], p.pace.Model(), p.pace.Factor(slot)
 	decoding := b.OutstandingTokens - b.PendingTokens
 	o := outlook{
-		prefill: float64(f * m.Prefill(q.Work(overlap(v, slot)), decoding)),
+		prefill: float64(f * m.Prefill(q.Work(selection.OverlapAt(v.Overlap, slot)), decoding)),
 		start:   float64(f * m.Step(b.OutstandingTokens)),
 		step:    float64(f * float64(m.Context*float64(q.InputTokens))),
 	}
@@ -178,14 +178,6 @@ func (p *predictedTTFT) busy(now mono.Time, slot selection.Slot) float64 {
 	return min(float64(t.seconds*p.window.weight(now.Sub(t.at)))/p.config.Window.Seconds(), mostBusy)
 }
 
-// overlap returns how many blocks the slot is believed to hold of the prompt, or to be about to.
-func overlap(v *selection.View, slot selection.Slot) int32 {
-	if v.Overlap == nil {
-		return 0
-	}
-	return v.Overlap[slot]
-}
-
 // terms are a cost's parts, in shares of what is wanted.
 type terms struct{ ttft, work, decode, imposed float64 }
 
@@ -204,19 +196,18 @@ func (p *predictedTTFT) price(o *outlook, d standard, active int32) terms {
 
 func (p *predictedTTFT) Pick(v *selection.View, q *selection.Request, r *seed.Rand) selection.Choice {
 	p.grow(v.Candidates[len(v.Candidates)-1])
-	d, longest := p.standard(v), int32(0)
+	d := p.standard(v)
 	for i, slot := range v.Candidates {
 		o := p.look(v, q, slot)
 		t := p.price(&o, d, v.Book[slot].Outstanding)
 		v.Scores[i] = t.sum()
-		longest = max(longest, overlap(v, slot))
 	}
 	best := argmin(v.Scores, r)
 	slot := v.Candidates[best]
 	o := p.look(v, q, slot)
 	p.give(v.Now, slot, o.prefill)
 	choice := selection.Choice{Index: best, Reason: ReasonNearest}
-	if overlap(v, slot) < longest {
+	if selection.OverlapAt(v.Overlap, slot) < longestOverlap(v) {
 		choice.Reason = ReasonElsewhere
 	}
 	if p.pace.Known() {
@@ -273,8 +264,7 @@ func actual(e *selection.End) selection.Work {
 	if !e.Usage.CachedKnown || e.Usage.Prompt <= 0 {
 		return e.Own
 	}
-	cached := int64(float64(e.Input) * float64(e.Usage.Cached) / float64(e.Usage.Prompt))
-	return selection.Prefill(int64(e.Input), cached)
+	return selection.Prefill(int64(e.Input), int64(e.Usage.CachedOf(e.Input)))
 }
 
 // PrefillTime implements selection.Predictor.

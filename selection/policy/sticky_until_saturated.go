@@ -89,7 +89,7 @@ func (p stickyUntilSaturated) Pick(v *selection.View, q *selection.Request, r *s
 	blocks, verdict := p.affinity.Judge(v, q, v.Candidates, r)
 	scores, book, overlap := v.Scores, v.Book, v.Overlap
 	for i, slot := range v.Candidates {
-		if n := overlapAt(overlap, slot); n >= blocks {
+		if n := selection.OverlapAt(overlap, slot); n >= blocks {
 			scores[i] = float64(book[slot].PendingWork.Tokens + q.Work(n).Tokens)
 		} else {
 			scores[i] = math.NaN()

@@ -47,7 +47,7 @@ func (f *PrefixCacheAffinity) Judge(v *selection.View, q *selection.Request, lef
 	warm, others := int64(math.MaxInt64), int64(math.MaxInt64) // the fewest pending tokens; above all where nobody is
 	for _, slot := range left {
 		pending := v.Book[slot].PendingWork.Tokens
-		if held(v, slot) >= enough {
+		if selection.OverlapAt(v.Overlap, slot) >= enough {
 			warm = min(warm, pending)
 		} else {
 			others = min(others, pending)
@@ -67,7 +67,7 @@ func (f *PrefixCacheAffinity) Keep(v *selection.View, q *selection.Request, left
 	blocks, _ := f.Judge(v, q, left, r)
 	kept := left[:0]
 	for _, slot := range left {
-		if held(v, slot) >= blocks {
+		if selection.OverlapAt(v.Overlap, slot) >= blocks {
 			kept = append(kept, slot)
 		}
 	}

@@ -27,7 +27,7 @@ type link struct {
 func (s *NoHitLRU) Score(v *selection.View, _ *selection.Request, left []selection.Slot, out []float64) {
 	s.cold = true
 	for _, slot := range v.Candidates {
-		s.cold = s.cold && held(v, slot) == 0
+		s.cold = s.cold && selection.OverlapAt(v.Overlap, slot) == 0
 	}
 	if !s.cold {
 		all(out, 0.5)

@@ -26,7 +26,7 @@ func (s *PrefixCache) Score(v *selection.View, q *selection.Request, left []sele
 	}
 	w := s.MatchLengthWeight
 	for i, slot := range left {
-		n := int(held(v, slot))
+		n := int(selection.OverlapAt(v.Overlap, slot))
 		out[i] = span(n) / whole
 		if w > 0 {
 			long := min(1, float64(q.Tokens(n))/longMatch)

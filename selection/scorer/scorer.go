@@ -129,13 +129,5 @@ func all(out []float64, score float64) {
 	}
 }
 
-// held returns how many of the request's blocks the slot is believed to hold.
-func held(v *selection.View, slot selection.Slot) int32 {
-	if int(slot) < len(v.Overlap) {
-		return v.Overlap[slot]
-	}
-	return 0 // the machine keeps no index
-}
-
 // span is how long the first n blocks of a prompt are, in fine ones.
 func span(n int) float64 { return float64(kvblock.Span(n)) }

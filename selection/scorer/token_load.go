@@ -13,7 +13,7 @@ type TokenLoad struct {
 // Score sets out.
 func (s *TokenLoad) Score(v *selection.View, q *selection.Request, left []selection.Slot, out []float64) {
 	for i, slot := range left {
-		tokens := v.Book[slot].PendingWork.Tokens + q.Work(held(v, slot)).Tokens
+		tokens := v.Book[slot].PendingWork.Tokens + q.Work(selection.OverlapAt(v.Overlap, slot)).Tokens
 		out[i] = 1 - min(1, float64(tokens)/float64(s.QueueThresholdTokens))
 	}
 }
