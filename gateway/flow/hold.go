@@ -98,7 +98,7 @@ func (m *Machine) drainRate(now mono.Time, p *pool) float64 {
 		if s.draining || !s.breaker.Permits(now) {
 			continue
 		}
-		if d, ok := m.prefillTime(p, slot, selection.Work{Tokens: probe, Attention: probe * probe / 2}); ok && d > 0 {
+		if d, ok := m.prefillTime(p, slot, selection.Prefill(probe, 0)); ok && d > 0 {
 			rate += probe / d.Seconds()
 		}
 	}
