@@ -294,5 +294,4 @@ var (
 	_ selection.Predictor   = (*predictedTTFT)(nil)
 	_ selection.Explainer   = (*predictedTTFT)(nil)
 	_ selection.Forgetter   = (*predictedTTFT)(nil)
-	_ selection.Explainer   = (*predictedTTFT)(nil)
 )
