@@ -291,8 +291,8 @@ func TestReplaceModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{ "a" : 1.50 , "model":"org/real \"7b\"", "messages":[{"content":"alias"}]}`
-	pieces := Splice(body, q.ModelAt, AppendModelName(nil, Chat, `org/real "7b"`))
-	if got := bytes.Join(pieces[:], nil); string(got) != want {
+	pieces := Splice(body, Edit{q.ModelAt, AppendModelName(nil, Chat, `org/real "7b"`)})
+	if got := bytes.Join(pieces, nil); string(got) != want {
 		t.Errorf("Splice: %s", got)
 	}
 }
@@ -311,5 +311,40 @@ func TestRead_DoesNotAllocate(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestCacheSaltEdit gives bodies a salt: it is what an engine then reads, and all else is as
+// it came.
+func TestCacheSaltEdit(t *testing.T) {
+	const salted = `"cache_salt":"S-_9"`
+	for _, c := range []struct {
+		grammar    Grammar
+		body, want string
+	}{
+		{Chat, ` {"model":"m" , "messages":[] }`, ` {` + salted + `,"model":"m" , "messages":[] }`},
+		{Responses, `{"model":"m","cache_salt":"a\"b","input":"x"}`, `{"model":"m",` + salted + `,"input":"x"}`},
+		{Messages, "{\n\"cache_salt\" : null,\"model\":\"m\"}", "{\n\"cache_salt\" : \"S-_9\",\"model\":\"m\"}"},
+		{Completions, `{"model":"m","prompt":"{\"cache_salt\":1}","cache\u005fsalt":""}`, `{"model":"m","prompt":"{\"cache_salt\":1}","cache\u005fsalt":"S-_9"}`},
+		{Embeddings, `{"model":"m","metadata":{"cache_salt":"x"}}`, `{` + salted + `,"model":"m","metadata":{"cache_salt":"x"}}`},
+	} {
+		var r Reader
+		q, err := r.Read(c.grammar, []byte(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := bytes.Join(Splice([]byte(c.body), CacheSaltEdit([]byte(c.body), &q, "S-_9")), nil)
+		if string(got) != c.want {
+			t.Errorf("%s\nbecomes %s\nwant    %s", c.body, got, c.want)
+		}
+		if q, err := r.Read(c.grammar, got); err != nil || string(q.CacheSalt) != "S-_9" || string(q.Model) != "m" {
+			t.Errorf("%s: %v, salt %q, model %q", got, err, q.CacheSalt, q.Model)
+		}
+	}
+	for g := range grammarCount {
+		want := !slices.Contains([]Grammar{Tokenize, Speech, Images, Upload}, g)
+		if g.TakesCacheSalt() != want {
+			t.Errorf("%s takes a salt: %v", grammars[g].name, !want)
+		}
 	}
 }

@@ -33,9 +33,9 @@ type call struct {
 	id      string
 	arrived time.Time
 	model   *model
-	asked   []byte   // the model's name as the body has it, decoded
-	askedAt api.Span // where its value stands
-	adapter string   // that is asked for; "": the model itself
+	asked   api.Request // what the body says
+	adapter string      // that is asked for; "": the model itself
+	salt    string      // for the engines' caches; "": not made yet
 	body    *body
 	request selection.Request
 	ticket  flow.Ticket
@@ -61,6 +61,7 @@ type scratch struct {
 	lent   *lent            // to the transport
 	reader api.Reader
 	blocks kvblock.Writer
+	edits  [2]api.Edit // of the body, for the running attempt
 	events sse.Reader
 	scan   api.BodyScanner
 	buf    []byte // what was read from upstream last
@@ -173,6 +174,7 @@ func (c *call) forget(big bool) {
 		c.scratch = newScratch()
 	}
 	c.reader.Reset() // it still points to the body
+	c.edits = [2]api.Edit{}
 	*c = call{scratch: c.scratch}
 }
 
@@ -262,7 +264,7 @@ func (c *call) identify() bool {
 	}
 	c.request.Explain = c.in.Header.Get("X-Kvasir-Explain") == "1"
 	c.request.Bytes = int64(len(c.body.data))
-	c.asked, c.askedAt = q.Model, q.ModelAt
+	c.asked, c.salt = q, ""
 	c.record.Model, c.record.Stream, c.record.InputTokens = m.Name, stream, c.request.InputTokens
 	return true
 }
