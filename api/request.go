@@ -36,6 +36,8 @@ type Reader struct {
 	at      [fieldCount]Span // by field; null is kept
 	req     Request
 	decoded []byte         // strings that had escapes
+	opening kvblock.Hash   // of the conversation; 0: not met yet
+	role    Span           // of the message that was read last; the zero Span: it has none
 	nMedia  int            // parts of the prompt that are not text, so far
 	media   kvblock.Writer // the hash of one part that is not text
 	pairs   pairs

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -345,6 +346,83 @@ func TestCacheSaltEdit(t *testing.T) {
 		want := !slices.Contains([]Grammar{Tokenize, Speech, Images, Upload}, g)
 		if g.TakesCacheSalt() != want {
 			t.Errorf("%s takes a salt: %v", grammars[g].name, !want)
+		}
+	}
+}
+
+// TestPrompt_OpeningIsTheSameInEveryTurn has conversations in all grammars that have them.
+func TestPrompt_OpeningIsTheSameInEveryTurn(t *testing.T) {
+	opening := func(g Grammar, body string) kvblock.Hash {
+		t.Helper()
+		var r Reader
+		var w kvblock.Writer
+		if _, err := r.Read(g, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		p, err := r.Prompt(&w, "m", "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Opening
+	}
+	long := strings.Repeat("all the words there are ", 500) // more than a block, and than the parser's buffer
+	for _, g := range []struct {
+		grammar          Grammar
+		before, messages string
+		turn, user       string
+	}{
+		{Chat, `{"model":"m","messages":[{"role":"system","content":"S"},`, `]}`, `,{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","tool_call_id":"1","content":"x"},{"role":"user","content":"on"}`, `{"role":"user","content":"Q"}`},
+		{Responses, `{"model":"m","instructions":"S","input":[`, `]}`, `,{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},{"role":"user","content":"on"}`, `{"role":"user","content":"Q"}`},
+		{Messages, `{"model":"m","max_tokens":5,"system":"S","messages":[`, `]}`, `,{"role":"assistant","content":[{"type":"text","text":"a"}]},{"role":"user","content":"on"}`, `{"role":"user","content":"Q"}`},
+	} {
+		for _, say := range []string{"short", long} {
+			with := func(system, question, turns string) string {
+				return strings.NewReplacer(`"S"`, strconv.Quote(system), `"Q"`, strconv.Quote(question)).Replace(g.before + g.user + turns + g.messages)
+			}
+			first := opening(g.grammar, with(say, say, ""))
+			if first == 0 {
+				t.Fatalf("%s: no opening", grammars[g.grammar].name)
+			}
+			for n := range 4 {
+				if got := opening(g.grammar, with(say, say, strings.Repeat(g.turn, n))); got != first {
+					t.Errorf("%s: another opening after %d turns", grammars[g.grammar].name, n)
+				}
+			}
+			if opening(g.grammar, with(say, say+"?", "")) == first || opening(g.grammar, with(say+"?", say, "")) == first {
+				t.Errorf("%s: other words, and the same opening", grammars[g.grammar].name)
+			}
+			escaped := strings.Replace(with(say, say, ""), `"role":"user","content":`, "\"role\" : \"\\u0075ser\" ,\n\"content\": ", 1)
+			if opening(g.grammar, escaped) != first {
+				t.Errorf("%s: another serialiser, another opening", grammars[g.grammar].name)
+			}
+			late := strings.Replace(with(say, say, ""), `"role":"user","content":`+strconv.Quote(say), `"content":`+strconv.Quote(say)+`,"role":"user"`, 1)
+			if opening(g.grammar, late) != first {
+				t.Errorf("%s: a role behind its content makes another opening", grammars[g.grammar].name)
+			}
+		}
+	}
+	if a, b := opening(Responses, `{"model":"m","input":"Q"}`), opening(Responses, `{"model":"m","input":[{"role":"user","content":"Q"},{"role":"user","content":"R"}]}`); a != b || a == 0 {
+		t.Errorf("the text %x and the message %x", a, b)
+	}
+	one := opening(Responses, `{"model":"m","conversation":"c1","input":"Q"}`)
+	if one == 0 || one != opening(Responses, `{"model":"m","conversation":"c1","input":"R"}`) || one == opening(Responses, `{"model":"m","conversation":"c2","input":"Q"}`) {
+		t.Error("a stored conversation is not what it is known by")
+	}
+	for name, body := range map[string]string{
+		"goes on from an answer": `{"model":"m","previous_response_id":"r1","input":"Q"}`,
+		"no user":                `{"model":"m","messages":[{"role":"system","content":"S"}]}`,
+		"no messages":            `{"model":"m","messages":[]}`,
+		"a role of another kind": `{"model":"m","messages":[{"role":["user"],"content":"S"},{"content":"user"},"user",5]}`,
+		"text":                   `{"model":"m","prompt":"Q"}`,
+		"token ids":              `{"model":"m","prompt":[1,2,3]}`,
+		"a batch":                `{"model":"m","input":["Q","R"]}`,
+	} {
+		g := Chat
+		if strings.Contains(body, "previous") {
+			g = Responses
+		}
+		if got := opening(g, body); got != 0 {
+			t.Errorf("%s: opening %x", name, got)
 		}
 	}
 }

@@ -55,18 +55,19 @@ type call struct {
 
 // scratch is what a call's record keeps for the next call.
 type scratch struct {
-	out    outlet
-	dog    watchdog
-	word   chan flow.Action // the machine's; one at a time
-	lent   *lent            // to the transport
-	reader api.Reader
-	blocks kvblock.Writer
-	edits  [2]api.Edit // of the body, for the running attempt
-	events sse.Reader
-	scan   api.BodyScanner
-	buf    []byte // what was read from upstream last
-	kept   []byte // bytes held back before the commitment point, booked as buffered
-	secret keyWatch
+	out     outlet
+	dog     watchdog
+	word    chan flow.Action // the machine's; one at a time
+	lent    *lent            // to the transport
+	reader  api.Reader
+	blocks  kvblock.Writer
+	edits   [2]api.Edit // of the body, for the running attempt
+	events  sse.Reader
+	scan    api.BodyScanner
+	buf     []byte // what was read from upstream last
+	session []byte // what names the conversation
+	kept    []byte // bytes held back before the commitment point, booked as buffered
+	secret  keyWatch
 }
 
 const readBuffer = 32 << 10
@@ -242,6 +243,7 @@ func (c *call) identify() bool {
 	c.model = m
 	a := c.svc.adapters[string(q.Model)]
 	c.adapter, c.request.Adapter = a.name, a.hash
+	var opening kvblock.Hash
 	if c.bodyGrammar() != api.Upload {
 		p, err := c.reader.Prompt(&c.blocks, cmp.Or(c.adapter, m.Name), c.sharer(), c.svc.cfg.BlockBytes)
 		if err != nil {
@@ -249,7 +251,9 @@ func (c *call) identify() bool {
 		}
 		c.request.InputTokens = p.InputTokens
 		c.request.Blocks, c.request.BlockTokens, c.request.Head = p.Blocks, p.BlockTokens, p.Head
+		opening = p.Opening
 	}
+	c.request.Conversation = c.conversation(&q, opening)
 	stream := q.Stream && c.route.kind == selection.Generate // engines ignore it elsewhere
 	c.request.Kind, c.request.Stream, c.request.OutputTokens = c.route.kind, stream, q.MaxTokens
 	if h := m.KeyHeader; h != "" {
@@ -266,6 +270,7 @@ func (c *call) identify() bool {
 	c.request.Bytes = int64(len(c.body.data))
 	c.asked, c.salt = q, ""
 	c.record.Model, c.record.Stream, c.record.InputTokens = m.Name, stream, c.request.InputTokens
+	c.record.Conversation = uint64(c.request.Conversation)
 	return true
 }
 

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 
 	"kvasir/api"
@@ -21,6 +23,29 @@ func TestEdit_WhenNothingChanges_DoesNotAllocate(t *testing.T) {
 		e := &endpoint{pool: &pool{servedAs: name, Pool: Pool{Dialect: upstream.VLLM()}}}
 		if n := testing.AllocsPerRun(100, func() { c.edit(e) }); n > most {
 			t.Errorf("served as %s: %v allocations", name, n)
+		}
+	}
+}
+
+// TestConversation_DoesNotAllocate names a conversation by each of what can name one.
+func TestConversation_DoesNotAllocate(t *testing.T) {
+	long := strings.Repeat("0d7e7c52-9fd5-4f0c-9a43", 10)
+	for name, c := range map[string]struct {
+		header http.Header
+		q      api.Request
+	}{
+		"header":   {http.Header{"X-Session-Id": {long}}, api.Request{}},
+		"body":     {http.Header{}, api.Request{PromptCacheKey: []byte(long)}},
+		"agent":    {http.Header{"X-Session-Affinity": {long}}, api.Request{}},
+		"messages": {http.Header{}, api.Request{}},
+	} {
+		call := &call{in: &http.Request{Header: c.header}, scratch: newScratch()}
+		call.record.Client = long
+		if call.conversation(&c.q, 5) == 0 {
+			t.Fatalf("%s: no conversation", name)
+		}
+		if n := testing.AllocsPerRun(100, func() { call.conversation(&c.q, 5) }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
 		}
 	}
 }

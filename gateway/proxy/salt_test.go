@@ -15,7 +15,9 @@ import (
 // salting is a gateway with two clients, one of which has two keys, before an engine that
 // answers anything.
 func salting(key string, d upstream.Dialect) setup {
-	s := pooled(func(c *scripted.Call) { c.Reply(200, "application/json", `{"id":"x","choices":[{"message":{"content":"a"}}]}`) })
+	s := pooled(func(c *scripted.Call) {
+		c.Reply(200, "application/json", `{"id":"x","choices":[{"message":{"content":"a"}}]}`)
+	})
 	s.servedAs = "org/model"
 	s.config = func(c *proxy.Config) {
 		c.SaltKey = []byte(key)
