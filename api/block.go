@@ -83,6 +83,7 @@ func (r *Reader) items() {
 		p.bytes([]byte("user"))
 		p.mark('c')
 		p.textOrValue(topDepth)
+		r.opened()
 		return
 	}
 	var room [keyBytes]byte

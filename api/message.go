@@ -1,5 +1,7 @@
 package api
 
+import "bytes"
+
 // part is a field of a message that its hash covers, in the order in which it does.
 type part uint8
 
@@ -49,11 +51,25 @@ func (r *Reader) messages() {
 	}
 }
 
+// ofUser reports whether the message that was read last is a user's.
+func (r *Reader) ofUser() bool {
+	v := r.role.Of(r.body)
+	if len(v) < 2 || v[0] != '"' {
+		return false
+	}
+	inside := v[1 : len(v)-1]
+	if bytes.IndexByte(inside, '\\') >= 0 {
+		inside = appendDecoded(r.decoded[len(r.decoded):], inside)
+	}
+	return string(inside) == "user"
+}
+
 // message writes one message: its role, its content, then its other fields in the order
 // of parts. What stands in this order is written as it is met; what does not is skipped
 // and written after. A field that is given twice may count twice.
 func (r *Reader) message() {
 	p := &r.p
+	r.role = Span{}
 	var late [partCount]Span
 	var seen [partCount]bool
 	var room [keyBytes]byte
@@ -83,8 +99,12 @@ func (r *Reader) message() {
 			p.mark('c')
 		}
 	}
-	if !p.failed() {
-		p.i = end
+	if p.failed() {
+		return
+	}
+	p.i = end
+	if r.opening == 0 && r.ofUser() {
+		r.opened()
 	}
 }
 
@@ -92,7 +112,7 @@ func (r *Reader) message() {
 // empty; so is any other field that is null.
 func (r *Reader) part(f part) {
 	p := &r.p
-	null := p.peek() == 'n'
+	null, start := p.peek() == 'n', p.i
 	switch {
 	case f == content:
 		p.mark('c')
@@ -106,6 +126,9 @@ func (r *Reader) part(f part) {
 		r.content(fieldDepth, false)
 	default:
 		p.textOrValue(fieldDepth)
+	}
+	if f == role {
+		r.role = Span{Start: start, End: p.i}
 	}
 }
 

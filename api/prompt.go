@@ -23,6 +23,7 @@ const (
 type Prompt struct {
 	Blocks      []kvblock.Hash // the Writer's own; of a batch, the first input's
 	Head        kvblock.Hash   // the whole prompt, the part after the last full block included
+	Opening     kvblock.Hash   // up to the end of the first message of a user: the same in every turn of a conversation; 0: there is none, or it is not the first turn's
 	InputTokens int            // all inputs of a batch together
 	BlockTokens int            // tokens a block
 	Exact       bool           // InputTokens was counted, not estimated: the prompt is token ids
@@ -65,7 +66,7 @@ func (r *Reader) Prompt(w *kvblock.Writer, model, tenantSalt string, blockBytes 
 	if tokens {
 		kind = "tokens"
 	}
-	r.nMedia = 0
+	r.nMedia, r.opening = 0, 0
 	w.ResetTapered(kvblock.Seed(model, tenantSalt, string(r.req.CacheSalt), kind), blockBytes)
 	p := &r.p
 	p.begin(r.body, w)
@@ -82,6 +83,9 @@ func (r *Reader) Prompt(w *kvblock.Writer, model, tenantSalt string, blockBytes 
 			result.Inputs = r.inputs(tokens)
 		} else {
 			r.write(in)
+			if in.field == fieldConversation {
+				r.opened()
+			}
 		}
 		p.until(r.at[in.field].End)
 	}
@@ -89,13 +93,26 @@ func (r *Reader) Prompt(w *kvblock.Writer, model, tenantSalt string, blockBytes 
 	if p.failed() {
 		return Prompt{}, r.promptError(source.field)
 	}
-	result.Blocks, result.Head = w.Blocks(), w.Tail()
+	result.Blocks, result.Head, result.Opening = w.Blocks(), w.Tail(), r.opening
+	if r.value(fieldPreviousResponseID) != nil && r.value(fieldConversation) == nil {
+		result.Opening = 0 // what came first is not in the body
+	}
 	total := p.total
 	if r.pairs.any() {
 		result.Inputs, total = r.pairs.sum(total)
 	}
 	result.InputTokens = (total + BytesPerToken - 1) / BytesPerToken
 	return result, nil
+}
+
+// opened takes what is written so far for the opening of the conversation, unless it is
+// known already.
+func (r *Reader) opened() {
+	p := &r.p
+	if r.opening == 0 && !p.mute && p.out != nil && !p.failed() {
+		p.flush()
+		r.opening = p.out.Tail()
+	}
 }
 
 // countsBeside reports whether a field is part of the prompt whose source is given.

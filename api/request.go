@@ -2,6 +2,8 @@ package api
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 	"strconv"
 
 	"kvasir/internal/kvblock"
@@ -18,6 +20,7 @@ type Request struct {
 	StreamOptionsAt    Span   // the value of "stream_options"; the zero Span: absent or null
 	MaxTokens          int    // max_completion_tokens or max_output_tokens, else max_tokens; 0: no bound, also for negative numbers (llama.cpp's "no bound")
 	N                  int    // answers asked for, at least 1
+	CacheSaltAt        Span   // the value of "cache_salt", null included; the zero Span: absent
 	CacheSalt          []byte // these four: decoded; nil where absent
 	SessionID          []byte
 	PromptCacheKey     []byte
@@ -33,6 +36,8 @@ type Reader struct {
 	at      [fieldCount]Span // by field; null is kept
 	req     Request
 	decoded []byte         // strings that had escapes
+	opening kvblock.Hash   // of the conversation; 0: not met yet
+	role    Span           // of the message that was read last; the zero Span: it has none
 	nMedia  int            // parts of the prompt that are not text, so far
 	media   kvblock.Writer // the hash of one part that is not text
 	pairs   pairs
@@ -171,7 +176,7 @@ func (r *Reader) interpret() error {
 	}
 	q.MaxTokens = max(q.MaxTokens, 0)
 	q.N = max(r.integer(fieldN, &errs), 1)
-	q.CacheSalt = r.text(fieldCacheSalt, &errs)
+	q.CacheSalt, q.CacheSaltAt = r.text(fieldCacheSalt, &errs), r.at[fieldCacheSalt]
 	q.SessionID = r.text(fieldSessionID, &errs)
 	q.PromptCacheKey = r.text(fieldPromptCacheKey, &errs)
 	q.PreviousResponseID = r.text(fieldPreviousResponseID, &errs)
@@ -263,11 +268,24 @@ func includeUsage(v []byte, errs *firstError) bool {
 	}
 }
 
-// Splice returns body with the piece at replaced by value, as three pieces to be sent
-// one after the other; nothing is copied. Together with AppendModelName it replaces an
-// alias: Splice(body, request.ModelAt, AppendModelName(nil, g, name)).
-func Splice(body []byte, at Span, value []byte) [3][]byte {
-	return [3][]byte{body[:at.Start], value, body[at.End:]}
+// Edit has a value take the place of what stands at At. Where At is empty it is inserted.
+type Edit struct {
+	At    Span
+	Value []byte
+}
+
+// Splice returns body with the edits made, as pieces to be sent one after the other;
+// nothing is copied. Edits are in the order of their places and do not overlap. Together
+// with AppendModelName it replaces an alias:
+// Splice(body, Edit{request.ModelAt, AppendModelName(nil, g, name)}).
+func Splice(body []byte, edits ...Edit) [][]byte {
+	pieces := make([][]byte, 0, 2*len(edits)+1)
+	from := 0
+	for _, e := range edits {
+		pieces = append(pieces, body[from:e.At.Start], e.Value)
+		from = e.At.End
+	}
+	return append(pieces, body[from:])
 }
 
 // AppendModelName appends a model's name as a body of the grammar holds it at
@@ -277,4 +295,17 @@ func AppendModelName(dst []byte, g Grammar, name string) []byte {
 		return append(dst, name...)
 	}
 	return AppendString(dst, name)
+}
+
+// TakesCacheSalt says whether a body of the grammar may have a cache_salt.
+func (g Grammar) TakesCacheSalt() bool { return slices.Contains(grammars[g].routing, fieldCacheSalt) }
+
+// CacheSaltEdit gives a body, of which Read has said q, a cache_salt in the place of its
+// own, or as its first field where it has none. The salt must need no escapes.
+func CacheSaltEdit(body []byte, q *Request, salt string) Edit {
+	if at := q.CacheSaltAt; !at.none() {
+		return Edit{At: at, Value: fmt.Appendf(nil, `"%s"`, salt)}
+	}
+	first := bytes.IndexByte(body, '{') + 1
+	return Edit{At: Span{Start: first, End: first}, Value: fmt.Appendf(nil, `"cache_salt":"%s",`, salt)}
 }

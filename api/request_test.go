@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -291,8 +292,8 @@ func TestReplaceModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{ "a" : 1.50 , "model":"org/real \"7b\"", "messages":[{"content":"alias"}]}`
-	pieces := Splice(body, q.ModelAt, AppendModelName(nil, Chat, `org/real "7b"`))
-	if got := bytes.Join(pieces[:], nil); string(got) != want {
+	pieces := Splice(body, Edit{q.ModelAt, AppendModelName(nil, Chat, `org/real "7b"`)})
+	if got := bytes.Join(pieces, nil); string(got) != want {
 		t.Errorf("Splice: %s", got)
 	}
 }
@@ -311,5 +312,117 @@ func TestRead_DoesNotAllocate(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestCacheSaltEdit gives bodies a salt: it is what an engine then reads, and all else is as
+// it came.
+func TestCacheSaltEdit(t *testing.T) {
+	const salted = `"cache_salt":"S-_9"`
+	for _, c := range []struct {
+		grammar    Grammar
+		body, want string
+	}{
+		{Chat, ` {"model":"m" , "messages":[] }`, ` {` + salted + `,"model":"m" , "messages":[] }`},
+		{Responses, `{"model":"m","cache_salt":"a\"b","input":"x"}`, `{"model":"m",` + salted + `,"input":"x"}`},
+		{Messages, "{\n\"cache_salt\" : null,\"model\":\"m\"}", "{\n\"cache_salt\" : \"S-_9\",\"model\":\"m\"}"},
+		{Completions, `{"model":"m","prompt":"{\"cache_salt\":1}","cache\u005fsalt":""}`, `{"model":"m","prompt":"{\"cache_salt\":1}","cache\u005fsalt":"S-_9"}`},
+		{Embeddings, `{"model":"m","metadata":{"cache_salt":"x"}}`, `{` + salted + `,"model":"m","metadata":{"cache_salt":"x"}}`},
+	} {
+		var r Reader
+		q, err := r.Read(c.grammar, []byte(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := bytes.Join(Splice([]byte(c.body), CacheSaltEdit([]byte(c.body), &q, "S-_9")), nil)
+		if string(got) != c.want {
+			t.Errorf("%s\nbecomes %s\nwant    %s", c.body, got, c.want)
+		}
+		if q, err := r.Read(c.grammar, got); err != nil || string(q.CacheSalt) != "S-_9" || string(q.Model) != "m" {
+			t.Errorf("%s: %v, salt %q, model %q", got, err, q.CacheSalt, q.Model)
+		}
+	}
+	for g := range grammarCount {
+		want := !slices.Contains([]Grammar{Tokenize, Speech, Images, Upload}, g)
+		if g.TakesCacheSalt() != want {
+			t.Errorf("%s takes a salt: %v", grammars[g].name, !want)
+		}
+	}
+}
+
+// TestPrompt_OpeningIsTheSameInEveryTurn has conversations in all grammars that have them.
+func TestPrompt_OpeningIsTheSameInEveryTurn(t *testing.T) {
+	opening := func(g Grammar, body string) kvblock.Hash {
+		t.Helper()
+		var r Reader
+		var w kvblock.Writer
+		if _, err := r.Read(g, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		p, err := r.Prompt(&w, "m", "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Opening
+	}
+	long := strings.Repeat("all the words there are ", 500) // more than a block, and than the parser's buffer
+	for _, g := range []struct {
+		grammar          Grammar
+		before, messages string
+		turn, user       string
+	}{
+		{Chat, `{"model":"m","messages":[{"role":"system","content":"S"},`, `]}`, `,{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","tool_call_id":"1","content":"x"},{"role":"user","content":"on"}`, `{"role":"user","content":"Q"}`},
+		{Responses, `{"model":"m","instructions":"S","input":[`, `]}`, `,{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},{"role":"user","content":"on"}`, `{"role":"user","content":"Q"}`},
+		{Messages, `{"model":"m","max_tokens":5,"system":"S","messages":[`, `]}`, `,{"role":"assistant","content":[{"type":"text","text":"a"}]},{"role":"user","content":"on"}`, `{"role":"user","content":"Q"}`},
+	} {
+		for _, say := range []string{"short", long} {
+			with := func(system, question, turns string) string {
+				return strings.NewReplacer(`"S"`, strconv.Quote(system), `"Q"`, strconv.Quote(question)).Replace(g.before + g.user + turns + g.messages)
+			}
+			first := opening(g.grammar, with(say, say, ""))
+			if first == 0 {
+				t.Fatalf("%s: no opening", grammars[g.grammar].name)
+			}
+			for n := range 4 {
+				if got := opening(g.grammar, with(say, say, strings.Repeat(g.turn, n))); got != first {
+					t.Errorf("%s: another opening after %d turns", grammars[g.grammar].name, n)
+				}
+			}
+			if opening(g.grammar, with(say, say+"?", "")) == first || opening(g.grammar, with(say+"?", say, "")) == first {
+				t.Errorf("%s: other words, and the same opening", grammars[g.grammar].name)
+			}
+			escaped := strings.Replace(with(say, say, ""), `"role":"user","content":`, "\"role\" : \"\\u0075ser\" ,\n\"content\": ", 1)
+			if opening(g.grammar, escaped) != first {
+				t.Errorf("%s: another serialiser, another opening", grammars[g.grammar].name)
+			}
+			late := strings.Replace(with(say, say, ""), `"role":"user","content":`+strconv.Quote(say), `"content":`+strconv.Quote(say)+`,"role":"user"`, 1)
+			if opening(g.grammar, late) != first {
+				t.Errorf("%s: a role behind its content makes another opening", grammars[g.grammar].name)
+			}
+		}
+	}
+	if a, b := opening(Responses, `{"model":"m","input":"Q"}`), opening(Responses, `{"model":"m","input":[{"role":"user","content":"Q"},{"role":"user","content":"R"}]}`); a != b || a == 0 {
+		t.Errorf("the text %x and the message %x", a, b)
+	}
+	one := opening(Responses, `{"model":"m","conversation":"c1","input":"Q"}`)
+	if one == 0 || one != opening(Responses, `{"model":"m","conversation":"c1","input":"R"}`) || one == opening(Responses, `{"model":"m","conversation":"c2","input":"Q"}`) {
+		t.Error("a stored conversation is not what it is known by")
+	}
+	for name, body := range map[string]string{
+		"goes on from an answer": `{"model":"m","previous_response_id":"r1","input":"Q"}`,
+		"no user":                `{"model":"m","messages":[{"role":"system","content":"S"}]}`,
+		"no messages":            `{"model":"m","messages":[]}`,
+		"a role of another kind": `{"model":"m","messages":[{"role":["user"],"content":"S"},{"content":"user"},"user",5]}`,
+		"text":                   `{"model":"m","prompt":"Q"}`,
+		"token ids":              `{"model":"m","prompt":[1,2,3]}`,
+		"a batch":                `{"model":"m","input":["Q","R"]}`,
+	} {
+		g := Chat
+		if strings.Contains(body, "previous") {
+			g = Responses
+		}
+		if got := opening(g, body); got != 0 {
+			t.Errorf("%s: opening %x", name, got)
+		}
 	}
 }

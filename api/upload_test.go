@@ -51,7 +51,7 @@ func TestReadUpload_Big(t *testing.T) {
 	if n := testing.AllocsPerRun(2, func() { _, _ = ReadUpload(kind, body) }); n > 5 { // the boundary's
 		t.Errorf("%v allocations", n)
 	}
-	pieces := Splice(body, q.ModelAt, AppendModelName(nil, Upload, `openai/whisper "large"`))
+	pieces := Splice(body, Edit{q.ModelAt, AppendModelName(nil, Upload, `openai/whisper "large"`)})
 	_, params, _ := mime.ParseMediaType(kind)
 	read, err := multipart.NewReader(io.MultiReader(bytes.NewReader(pieces[0]), bytes.NewReader(pieces[1]), bytes.NewReader(pieces[2])), params["boundary"]).ReadForm(64 << 20)
 	if err != nil {

@@ -170,6 +170,8 @@ type Prefix struct {
 	Speculative time.Duration `config:"speculative" allowed:"100ms..1h"`
 	// Whose calls are taken to share prefixes. client: those of one client, by its key's name or its certificate; a shorter wait tells others nothing of its prompts then, as far as routing goes. all: those of all clients.
 	Share string `config:"share" allowed:"client, all"`
+	// Secret from which a cache_salt is made for each client, so that engines share prefixes among the calls of one client only. It is set in calls to vllm and sglang, which take one, together with a salt that the call brings. At least 16 characters, the same for all gateways. Absent: calls go as they are.
+	Salt Secret `config:"salt"`
 }
 
 // Upstream is about connections to endpoints.

@@ -31,7 +31,7 @@ const canary = "CANARY-0123456789"
 func testEnv() Env {
 	return Env{
 		Getenv: func(name string) string {
-			return map[string]string{"KEY": canary, "SPACED": canary + " x", "LONG": canary + strings.Repeat("x", 20000)}[name]
+			return map[string]string{"KEY": canary, "SPACED": canary + " x", "LONG": canary + strings.Repeat("x", 20000), "SHORT": "fifteen-letters"}[name]
 		},
 		ReadFile: func(name string) ([]byte, error) {
 			switch name {

@@ -21,7 +21,7 @@ var other = map[string]string{
 	"health.failures": "1", "health.ejection": "100ms", "health.max_ejection": "24h", "health.max_ejected": "1",
 	"health.ratio": "0", "health.window": "1s", "health.volume": "1", "health.stall": "0", "health.stall_calls": "1",
 	"health.busy": "0", "health.max_busy": "1h", "health.slow_start": "0", "health.slow_start_floor": "1",
-	"prefix.block": "64", "prefix.index": "64GiB", "prefix.speculative": "100ms", "prefix.share": "all",
+	"prefix.block": "64", "prefix.index": "64GiB", "prefix.speculative": "100ms", "prefix.share": "all", "prefix.salt": "file:key.txt",
 	"upstream.connect_timeout": "1s", "upstream.idle_timeout": "1s", "upstream.connections": "1",
 	"client.header_timeout": "1s", "client.body_timeout": "1s", "client.idle_timeout": "1s", "client.write_timeout": "1s",
 	"client.heartbeat": "0", "client.http2": "false",

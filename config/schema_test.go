@@ -87,6 +87,7 @@ var beyondSchema = map[string]string{
 	"linebreak": "YAML has more of them",
 	"exposed":   "who can reach an address",
 	"together":  "rules between keys",
+	"salt":      "rules between keys, and what a secret is",
 }
 
 func TestSchema_RefusesWhatTheReaderRefuses(t *testing.T) {

@@ -49,6 +49,7 @@ func (c *Config) findings() []finding {
 	if c.Prefix.Block%4 != 0 {
 		k.add(top.key("prefix").key("block"), "%d is not a multiple of 4", c.Prefix.Block)
 	}
+	k.salt(c)
 	if sameAddress(c.Listen, c.Admin) {
 		k.add(top.key("admin"), "%s overlaps the clients' address (listen: %s)", quote(c.Admin), c.Listen)
 	}
@@ -58,6 +59,32 @@ func (c *Config) findings() []finding {
 	k.access(c)
 	k.models(c)
 	return k.found
+}
+
+// minSalt is how long the secret of the salts is at the least. It is to be guessed by nobody.
+const minSalt = 16
+
+// salt checks whether a salt for the engines' caches can do what it is for. The secret is
+// not shown.
+func (k *checker) salt(c *Config) {
+	at := path{}.key("prefix").key("salt")
+	if !c.Prefix.Salt.IsSet() {
+		return
+	}
+	if n := len(c.Prefix.Salt.Reveal()); n > 0 && n < minSalt {
+		k.add(at, "the secret has %d characters; allowed: %d or more", n, minSalt)
+	}
+	if c.Prefix.Share == "all" {
+		k.add(at, "is in vain where prefix.share is all; allowed with: client")
+	}
+	for _, m := range c.Models {
+		for _, p := range m.Pools {
+			if p.Engine == "vllm" || p.Engine == "sglang" {
+				return
+			}
+		}
+	}
+	k.add(at, "no pool has an engine that takes a salt; they are: vllm, sglang")
 }
 
 // atLeast reports a value that is below another one.

@@ -36,7 +36,7 @@ func isolationLab() Lab {
 			"Engines are those of `kvasir sim` (llama-3.1-8b on h100), calls are placed by `predicted-ttft`. The classifier is a threshold, chosen on one half of the " +
 			"guesses and judged on the other; a coin has 50 %. The distance is Kolmogorov and Smirnov's between the two distributions of times; that of equal " +
 			"ones is above 0 as well, as samples are finite. The tenant may be in the routing key, which says where a call goes (`prefix.share: client`), in the cache key, which says what an engine shares " +
-			"(vLLM's `cache_salt`), in both or in none. The article gives no figures of its own; the setting is ours.",
+			"(vLLM's `cache_salt`, which `prefix.salt` sets), in both or in none. The article gives no figures of its own; the setting is ours.",
 		Seeded: true,
 		settings: func() experiment {
 			return &isolation{replicas: 4, tenants: 8, common: 1024, document: 3072, rate: 6, probes: 200}

@@ -39,6 +39,7 @@ type Request struct {
 	BlockTokens  int            // estimated tokens a fine block, see Tokens; 0 where Blocks is empty
 	Head         kvblock.Hash   // hash of the whole prompt, the part after the last full block included
 	Key          kvblock.Hash   // hash of the routing header's value; 0: header absent
+	Conversation kvblock.Hash   // of the calls that grow one prefix, the client's own; 0: not known
 	Adapter      kvblock.Hash   // of the LoRA adapter that is asked for (signal.Adapter); 0: the base model
 	Bytes        int64          // of the body, which is kept while the call waits
 	Deadline     time.Duration  // the caller wants the first token within that of its call's arrival; 0: the model's SLO says
@@ -299,6 +300,8 @@ type Decision struct {
 	Chosen     int           // into Candidates
 	Predicted  time.Duration // Choice.Predicted
 	Candidates []Candidate
+
+	Conversation kvblock.Hash // the call's; 0: not known
 }
 
 // Candidate is one endpoint of a Decision.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -243,6 +244,9 @@ func promiseRead(t *testing.T, c promiseCall, id int, cfg emulator.Config) sim.C
 			Blocks: slices.Clone(p.Blocks), BlockTokens: p.BlockTokens, Head: p.Head, Adapter: adapter, Bytes: int64(len(c.body)),
 		},
 	}
+	if p.Opening != 0 { // which names the conversation, as nothing else does; of the client without a name
+		out.Request.Conversation = kvblock.Chain(kvblock.Seed("conversation", ""), binary.LittleEndian.AppendUint64(nil, uint64(p.Opening)))
+	}
 	out.Prompt.Adapter = adapter // which the emulator knows by number
 	if c.route == tokenizer.Embeddings {
 		out.Request.Kind = selection.Embed
@@ -477,7 +481,7 @@ func promiseCompare(t *testing.T, simulated, live []selection.Decision) {
 // show writes a decision with its scores to the bit.
 func show(d selection.Decision) string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "call %d attempt %d at %d pool %s by %s: %s -> %d predicted %d of", d.Call, d.Attempt, d.At, d.Pool, d.Policy, d.Reason, d.Chosen, d.Predicted)
+	fmt.Fprintf(&b, "call %d of conversation %x attempt %d at %d pool %s by %s: %s -> %d predicted %d of", d.Call, d.Conversation, d.Attempt, d.At, d.Pool, d.Policy, d.Reason, d.Chosen, d.Predicted)
 	for _, c := range d.Candidates {
 		fmt.Fprintf(&b, " [%s score %016x overlap %d outstanding %d age %d trust %s", c.Endpoint, math.Float64bits(c.Score), c.Overlap, c.Outstanding, c.SignalAge, c.Trust)
 		for _, p := range c.Parts {

@@ -235,6 +235,7 @@ func (s *Sessions) fill(c *Call, st *step, at mono.Time) {
 	q, p := &c.Request, &c.Prompt
 	c.At, c.Router, c.Tag = at, st.session.router, st
 	q.ID, q.Stream, q.InputTokens, q.Key = selection.CallID(s.calls), w.OutputTokens > 0, w.PromptTokens, st.session.key
+	q.Conversation = st.session.key
 	if w.OutputTokens == 0 {
 		q.Kind = selection.Embed
 	}

@@ -57,6 +57,9 @@ func (c *Call) describe(d describer) {
 	if c.Client != "" {
 		d.text("client", c.Client)
 	}
+	if c.Conversation != 0 {
+		d.text("conversation", ConversationName(c.Conversation))
+	}
 	if c.Refusal != NotRefused {
 		d.text("refusal", c.Refusal.String())
 	}
@@ -89,6 +92,20 @@ func (c *Call) describe(d describer) {
 	if c.DoneMissing {
 		d.yes("done_missing", true)
 	}
+}
+
+// ConversationName names a conversation in logs and explanations: the first half of its
+// hash, in hex; "" for 0. It is no name that a client gave.
+func ConversationName(hash uint64) string {
+	if hash == 0 {
+		return ""
+	}
+	const digits = "0123456789abcdef"
+	var name [8]byte
+	for i := range name {
+		name[i] = digits[hash>>(60-4*i)&15]
+	}
+	return string(name[:])
 }
 
 // attrs collects a call's fields as slog's attributes.

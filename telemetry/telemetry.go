@@ -119,6 +119,8 @@ type Call struct {
 	Tried    string  // the attempts before the last: endpoint and failure of each; empty: there were none
 	Stream   bool    // the answer was streamed
 
+	Conversation uint64 // the hash of the conversation that the call belongs to; 0: not known
+
 	InputTokens  int  // prompt tokens as estimated for routing
 	UsageKnown   bool // the answer reported its usage: the three counts below are true
 	PromptTokens int  // prompt tokens, cached ones included

@@ -27,10 +27,14 @@ import (
 // rank and with the input that waits for prefill, and before it was introduced /get_load
 // with counts of calls.
 //
+// cache_salt and extra_key are joined with nothing between them to the key of the radix
+// tree (entrypoints/openai/serving_base.py), so salts keep clients apart whatever extra_key
+// they send only where all have the same length.
+//
 // Unless SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION is off, /health generates a token.
 func SGLang() Dialect {
 	return Dialect{
-		Name: "sglang", HealthPath: "/health", MetricsPath: "/metrics", ReadLoad: readSGLang,
+		Name: "sglang", HealthPath: "/health", MetricsPath: "/metrics", ReadLoad: readSGLang, CacheSalt: true,
 		LoadPages: []LoadPage{
 			{Path: "/v1/loads?include=core", Read: readSGLangLoads},
 			{Path: "/get_load", Read: readSGLangGetLoad},

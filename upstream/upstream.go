@@ -22,6 +22,10 @@ type Dialect struct {
 	HealthPath  string // answers 2xx to a GET while the engine can serve
 	MetricsPath string // the metrics page
 
+	// CacheSalt says whether the engine takes a body's field cache_salt, which keeps the
+	// prefixes of calls with another one, or with none, apart.
+	CacheSalt bool
+
 	// ReadLoad reads the metrics page.
 	ReadLoad Reader
 

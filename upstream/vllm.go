@@ -30,10 +30,13 @@ import (
 // ones count. Names are separated by commas. Data-parallel ranks share the series, so it
 // tells of the rank that took a step last.
 //
+// cache_salt is a non-empty string; newer versions bound it, none below 128 characters. It
+// is hashed with the prompt's first block. What knows no such field ignores it.
+//
 // /health is 200 while the engine lives, asleep or saturated too, and 503 when it is
 // dead. /load isn't read: without a flag that few set it says 0.
 func VLLM() Dialect {
-	return Dialect{Name: "vllm", HealthPath: "/health", MetricsPath: "/metrics", ReadLoad: readVLLM}
+	return Dialect{Name: "vllm", HealthPath: "/health", MetricsPath: "/metrics", ReadLoad: readVLLM, CacheSalt: true}
 }
 
 // The information series, whose labels tell what no value does.

@@ -39,7 +39,7 @@ func (n *node) gatewayConfig(c *config.Config) (proxy.Config, error) {
 		ServerIdle: serverIdle,
 		Access:     access(c),
 		Timeouts:   proxy.Timeouts(c.Timeouts), Heartbeat: c.Client.Heartbeat,
-		BlockBytes: c.Prefix.Block, SharePrefixes: c.Prefix.Share == "all",
+		BlockBytes: c.Prefix.Block, SharePrefixes: c.Prefix.Share == "all", SaltKey: []byte(c.Prefix.Salt.Reveal()),
 		BodyTimeout: c.Client.BodyTimeout, WriteTimeout: c.Client.WriteTimeout,
 		Router: identity(c), Transport: plain, Metrics: n.metrics, Log: n.log, LogCalls: c.Log.Calls,
 	}

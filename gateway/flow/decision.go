@@ -11,7 +11,7 @@ import (
 func (m *Machine) decision(p *pool, c *call) *selection.Decision {
 	v := &p.view
 	d := &selection.Decision{
-		Call: c.request.ID, Attempt: c.attempt, At: v.Now, Pool: p.name, Policy: p.policyName,
+		Call: c.request.ID, Attempt: c.attempt, At: v.Now, Pool: p.name, Policy: p.policyName, Conversation: c.request.Conversation,
 		Candidates: make([]selection.Candidate, len(v.Candidates)),
 	}
 	parts := make([][]selection.Part, len(v.Candidates))

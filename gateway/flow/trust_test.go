@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
 	"kvasir/internal/seed"
 	"kvasir/selection"
@@ -129,6 +130,42 @@ func TestTrust_OfShortPrompts_IsNotProved(t *testing.T) {
 	}
 	if got := m.Snapshot(m.last + 1).Pools[0].Endpoints[0].Trust; got != signal.LoadOnly {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestTrust_OfWhatMayBeCountedDifferently_Stays has predictions that are just longer than what
+// the two ways of counting may differ by, and of which no more than that is missing.
+func TestTrust_OfWhatMayBeCountedDifferently_Stays(t *testing.T) {
+	m := New(newConfig(newTestPool("p", &overlapping{}, "a")))
+	for i := range 3 * signal.TrustWindow {
+		q := request(1 + i)
+		q.Blocks, q.BlockTokens, q.InputTokens = ofSession(2, 9), 64, 64*9+1
+		a := only(t, m.Step(m.last+10, Arrive(q)))
+		m.Step(m.last+1, FirstToken(a.Ticket, 0))
+		m.Step(m.last+1, Done(a.Ticket, 0, attempt.Success, Usage{Known: true, CachedKnown: true, Prompt: 64*9 + 1, Cached: 64}))
+	}
+	e := m.Snapshot(m.last + 1).Pools[0].Endpoints[0]
+	if e.Trust != signal.Approximate || 100*e.Compared.Found > signal.TrustLost*e.Compared.Predicted {
+		t.Errorf("%v, %+v", e.Trust, e.Compared)
+	}
+}
+
+// TestTrust_IsHeededByTheQueue holds a call whose prompt a load-only endpoint has computed: it
+// counts whole among the prefill that waits.
+func TestTrust_IsHeededByTheQueue(t *testing.T) {
+	c := newConfig(newTestPool("p", &overlapping{}, "a"))
+	c.Pools[0].Queue = admission.Default()
+	c.Pools[0].Queue.Tokens = 1
+	m := New(c)
+	lose(t, m)
+	for i := range 2 {
+		q := request(int(m.last) + i)
+		q.Blocks, q.BlockTokens, q.InputTokens, q.Stream = ofSession(100, 40), 64, 64*40+1, true
+		m.Step(m.last+10, Arrive(q))
+	}
+	q := m.Snapshot(m.last + 1).Pools[0].Queue
+	if q == nil || q.Calls != 1 || q.Tokens != 64*40+1 {
+		t.Errorf("%+v", q)
 	}
 }
 

@@ -33,9 +33,9 @@ type call struct {
 	id      string
 	arrived time.Time
 	model   *model
-	asked   []byte   // the model's name as the body has it, decoded
-	askedAt api.Span // where its value stands
-	adapter string   // that is asked for; "": the model itself
+	asked   api.Request // what the body says
+	adapter string      // that is asked for; "": the model itself
+	salt    string      // for the engines' caches; "": not made yet
 	body    *body
 	request selection.Request
 	ticket  flow.Ticket
@@ -55,17 +55,19 @@ type call struct {
 
 // scratch is what a call's record keeps for the next call.
 type scratch struct {
-	out    outlet
-	dog    watchdog
-	word   chan flow.Action // the machine's; one at a time
-	lent   *lent            // to the transport
-	reader api.Reader
-	blocks kvblock.Writer
-	events sse.Reader
-	scan   api.BodyScanner
-	buf    []byte // what was read from upstream last
-	kept   []byte // bytes held back before the commitment point, booked as buffered
-	secret keyWatch
+	out     outlet
+	dog     watchdog
+	word    chan flow.Action // the machine's; one at a time
+	lent    *lent            // to the transport
+	reader  api.Reader
+	blocks  kvblock.Writer
+	edits   [2]api.Edit // of the body, for the running attempt
+	events  sse.Reader
+	scan    api.BodyScanner
+	buf     []byte // what was read from upstream last
+	session []byte // what names the conversation
+	kept    []byte // bytes held back before the commitment point, booked as buffered
+	secret  keyWatch
 }
 
 const readBuffer = 32 << 10
@@ -173,6 +175,7 @@ func (c *call) forget(big bool) {
 		c.scratch = newScratch()
 	}
 	c.reader.Reset() // it still points to the body
+	c.edits = [2]api.Edit{}
 	*c = call{scratch: c.scratch}
 }
 
@@ -240,6 +243,7 @@ func (c *call) identify() bool {
 	c.model = m
 	a := c.svc.adapters[string(q.Model)]
 	c.adapter, c.request.Adapter = a.name, a.hash
+	var opening kvblock.Hash
 	if c.bodyGrammar() != api.Upload {
 		p, err := c.reader.Prompt(&c.blocks, cmp.Or(c.adapter, m.Name), c.sharer(), c.svc.cfg.BlockBytes)
 		if err != nil {
@@ -247,7 +251,9 @@ func (c *call) identify() bool {
 		}
 		c.request.InputTokens = p.InputTokens
 		c.request.Blocks, c.request.BlockTokens, c.request.Head = p.Blocks, p.BlockTokens, p.Head
+		opening = p.Opening
 	}
+	c.request.Conversation = c.conversation(&q, opening)
 	stream := q.Stream && c.route.kind == selection.Generate // engines ignore it elsewhere
 	c.request.Kind, c.request.Stream, c.request.OutputTokens = c.route.kind, stream, q.MaxTokens
 	if h := m.KeyHeader; h != "" {
@@ -262,8 +268,9 @@ func (c *call) identify() bool {
 	}
 	c.request.Explain = c.in.Header.Get("X-Kvasir-Explain") == "1"
 	c.request.Bytes = int64(len(c.body.data))
-	c.asked, c.askedAt = q.Model, q.ModelAt
+	c.asked, c.salt = q, ""
 	c.record.Model, c.record.Stream, c.record.InputTokens = m.Name, stream, c.request.InputTokens
+	c.record.Conversation = uint64(c.request.Conversation)
 	return true
 }
 

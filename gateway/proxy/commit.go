@@ -28,7 +28,7 @@ func (c *call) commit() {
 func (c *call) dropBody() {
 	if c.body != nil {
 		c.reader.Reset() // it points to the body
-		c.asked = nil
+		c.asked = api.Request{}
 		c.body.release()
 		c.body = nil
 	}

@@ -6,18 +6,20 @@ import (
 	"strconv"
 
 	"kvasir/selection"
+	"kvasir/telemetry"
 )
 
 // explained is the JSON of a decision in the x-kvasir-explain response header.
 type explained struct {
-	Pool       string            `json:"pool"`
-	Policy     string            `json:"policy"`
-	Reason     string            `json:"reason"`
-	Attempt    int               `json:"attempt"`
-	Predicted  short             `json:"predicted_ttft_seconds,omitempty"`
-	Chosen     string            `json:"chosen"`
-	Candidates []json.RawMessage `json:"candidates"`
-	Omitted    int               `json:"candidates_omitted,omitempty"`
+	Pool         string            `json:"pool"`
+	Policy       string            `json:"policy"`
+	Reason       string            `json:"reason"`
+	Attempt      int               `json:"attempt"`
+	Predicted    short             `json:"predicted_ttft_seconds,omitempty"`
+	Chosen       string            `json:"chosen"`
+	Conversation string            `json:"conversation,omitempty"`
+	Candidates   []json.RawMessage `json:"candidates"`
+	Omitted      int               `json:"candidates_omitted,omitempty"`
 }
 
 type explainedEndpoint struct {
@@ -98,6 +100,7 @@ func explain(d *selection.Decision) string {
 	out := explained{
 		Pool: d.Pool, Policy: d.Policy, Reason: string(d.Reason), Attempt: d.Attempt,
 		Predicted: short(d.Predicted.Seconds()), Chosen: d.Candidates[d.Chosen].Endpoint,
+		Conversation: telemetry.ConversationName(uint64(d.Conversation)),
 	}
 	places, room := maxExplained-1, maxExplainedBytes-len(chosen) // the chosen one has its own
 	for i := range d.Candidates {

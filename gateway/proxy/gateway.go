@@ -42,6 +42,7 @@ type Config struct {
 	Heartbeat     time.Duration // between two comments toward a streaming client that waits; 0: none
 	BlockBytes    int           // of the prefix hash, in bytes of text
 	SharePrefixes bool          // among all clients; else those of each client are its own
+	SaltKey       []byte        // makes a cache salt of each client's for engines that take one; empty: calls go as they are
 	BodyTimeout   time.Duration // for a client to send its whole body
 	WriteTimeout  time.Duration // for a client to take one write
 

@@ -109,7 +109,8 @@ func (c *call) open(a flow.Action) {
 }
 
 // upstreamRequest builds the request of the attempt: the client's bytes, but for the
-// model's name where the endpoint knows it by another one. What it returns is for takeBack.
+// model's name where the endpoint knows it by another one, and the cache salt where the
+// gateway sets it. What it returns is for takeBack.
 func (c *call) upstreamRequest(ctx context.Context) (*http.Request, *rereader) {
 	e := c.answer.endpoint
 	u := e.urls[c.route.index]
@@ -122,12 +123,12 @@ func (c *call) upstreamRequest(ctx context.Context) (*http.Request, *rereader) {
 	c.lent.id[0] = c.id
 	fillRequestHeader(r.Header, c.in.Header, c.lent.id[:], e.authorization)
 	pieces := [][]byte{c.body.data}
-	name := cmp.Or(c.adapter, e.pool.servedAs) // an adapter's name is the endpoints' own
-	same := name == string(c.asked)
-	if !same {
-		parts := api.Splice(c.body.data, c.askedAt, api.AppendModelName(nil, c.bodyGrammar(), name))
-		pieces = parts[:]
-		r.ContentLength = int64(len(parts[0]) + len(parts[1]) + len(parts[2]))
+	edits := c.edit(e)
+	if len(edits) > 0 {
+		pieces, r.ContentLength = api.Splice(c.body.data, edits...), 0
+		for _, p := range pieces {
+			r.ContentLength += int64(len(p))
+		}
 	}
 	switch {
 	case e.multiplexed:
@@ -138,12 +139,27 @@ func (c *call) upstreamRequest(ctx context.Context) (*http.Request, *rereader) {
 		r.GetBody = again.open
 		r.Body, _ = again.open()
 		return r.WithContext(ctx), again
-	case same:
+	case len(edits) == 0:
 		r.Body = c.body.lend()
 	default:
 		r.Body = c.body.reader(pieces...)
 	}
 	return r.WithContext(ctx), nil
+}
+
+// edit says what of the body is another for the endpoint, in the order of the places.
+func (c *call) edit(e *endpoint) []api.Edit {
+	edits := c.edits[:0]
+	if name := cmp.Or(c.adapter, e.pool.servedAs); name != string(c.asked.Model) { // an adapter's name is the endpoints' own
+		edits = append(edits, api.Edit{At: c.asked.ModelAt, Value: api.AppendModelName(nil, c.bodyGrammar(), name)})
+	}
+	if c.salted(e) {
+		edits = append(edits, api.CacheSaltEdit(c.body.data, &c.asked, c.cacheSalt()))
+	}
+	if len(edits) == 2 && edits[1].At.Start < edits[0].At.Start {
+		edits[0], edits[1] = edits[1], edits[0]
+	}
+	return edits
 }
 
 // lent is what the transport is given with a request, and may use for longer than the

@@ -66,7 +66,8 @@ func Catalog() []Rule {
 			Source: "article 4.1; Mirrokni, Thorup, Zadimoghaddam 2016",
 			Reasons: []selection.Reason{
 				ReasonPrompt, ReasonPromptOverflow, ReasonHeader, ReasonHeaderOverflow,
-				ReasonHeaderAbsent, ReasonHeaderAbsentOverflow, ReasonNoKey, ReasonNoKeyOverflow,
+				ReasonHeaderAbsent, ReasonHeaderAbsentOverflow, ReasonConversation, ReasonConversationOverflow,
+				ReasonNoConversation, ReasonNoConversationOverflow, ReasonNoKey, ReasonNoKeyOverflow,
 			},
 			Params: func() Params {
 				return &ConsistentHash{Key: "prompt", Header: "x-session-id", Blocks: 16, LoadFactor: 1.25}
@@ -144,7 +145,7 @@ func Catalog() []Rule {
 			Params: func() Params {
 				return &WeightedScorers{
 					QueueWeight: 2, KVCacheUtilizationWeight: 2, PrefixCacheWeight: 3,
-					ActiveMaxBusyScore: 1, QueueThresholdTokens: 4 << 20, SessionHeader: "x-session-id", SessionTTL: 300 * time.Second,
+					ActiveMaxBusyScore: 1, QueueThresholdTokens: 4 << 20, SessionTTL: 300 * time.Second,
 					MaxTTFTPenalty: 18 * time.Second, PeakPrefillThroughput: 15928, Picker: pickMaxScore,
 				}
 			},

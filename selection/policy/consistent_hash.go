@@ -12,14 +12,18 @@ import (
 // The reasons of consistent-hash and prefix-hash: what the key was, and whether an endpoint nearer on
 // the ring was passed over because it was full.
 const (
-	ReasonPrompt               selection.Reason = "prompt"
-	ReasonPromptOverflow       selection.Reason = "prompt-overflow"
-	ReasonHeader               selection.Reason = "header"
-	ReasonHeaderOverflow       selection.Reason = "header-overflow"
-	ReasonHeaderAbsent         selection.Reason = "header-absent" // keyed by the prompt instead
-	ReasonHeaderAbsentOverflow selection.Reason = "header-absent-overflow"
-	ReasonNoKey                selection.Reason = "no-key" // neither header nor prompt: drawn, or the least load
-	ReasonNoKeyOverflow        selection.Reason = "no-key-overflow"
+	ReasonPrompt                 selection.Reason = "prompt"
+	ReasonPromptOverflow         selection.Reason = "prompt-overflow"
+	ReasonHeader                 selection.Reason = "header"
+	ReasonHeaderOverflow         selection.Reason = "header-overflow"
+	ReasonHeaderAbsent           selection.Reason = "header-absent" // keyed by the prompt instead
+	ReasonHeaderAbsentOverflow   selection.Reason = "header-absent-overflow"
+	ReasonConversation           selection.Reason = "conversation"
+	ReasonConversationOverflow   selection.Reason = "conversation-overflow"
+	ReasonNoConversation         selection.Reason = "no-conversation" // keyed by the prompt instead
+	ReasonNoConversationOverflow selection.Reason = "no-conversation-overflow"
+	ReasonNoKey                  selection.Reason = "no-key" // nothing to go by: drawn, or the least load
+	ReasonNoKeyOverflow          selection.Reason = "no-key-overflow"
 )
 
 // ConsistentHash sends calls with the same key to the same endpoint, unless that one is
@@ -42,13 +46,14 @@ const (
 // because all of a prompt that doesn't reach that far is hashed to its end. The
 // default of 16 blocks of 256 bytes, about 1,000 tokens, leaves out only prompts whose
 // prefill is cheap anyway. Where system prompt and tools are longer than that, raise
-// it, or use key: header with a session's id. Blocks behind the 64th are hashed in eights,
+// it, or use key: conversation, which is what the client names, or how its messages begin, or
+// key: header with a session's id. Blocks behind the 64th are hashed in eights,
 // so of more than 64 the key is as many whole eights as there are in what is asked for.
 //
 // Score: outstanding calls per unit of weight, for the endpoints that the walk met; NaN
 // for the rest. The one chosen is the first that has room.
 type ConsistentHash struct {
-	Key        string  `config:"key" doc:"what is hashed: prompt or header"`
+	Key        string  `config:"key" doc:"what is hashed: prompt, header or conversation"`
 	Header     string  `config:"header" doc:"the request header whose value is the key, with key: header; without it the prompt is"`
 	Blocks     int     `config:"blocks" doc:"how many of the prompt's first blocks are the key; at least 1, above 64 in steps of 8"`
 	LoadFactor float64 `config:"load_factor" doc:"how far above an equal share an endpoint may be; above 1"`
@@ -58,8 +63,8 @@ type ConsistentHash struct {
 // below 1 and a load factor that is not finite or not above 1.
 func (c *ConsistentHash) Validate() []ParamError {
 	var errs []ParamError
-	if c.Key != "prompt" && c.Key != "header" {
-		errs = append(errs, ParamError{"key", c.Key, "prompt or header"})
+	if c.Key != "prompt" && c.Key != "header" && c.Key != "conversation" {
+		errs = append(errs, ParamError{"key", c.Key, "prompt, header or conversation"})
 	}
 	if !isHeaderName(c.Header) {
 		errs = append(errs, ParamError{"header", c.Header, "a header's name: letters, digits and hyphens"})
@@ -139,7 +144,13 @@ func (p *consistentHash) Pick(v *selection.View, q *selection.Request, r *seed.R
 // stays with the first endpoint there and for one that doesn't.
 func (p *consistentHash) key(q *selection.Request, r *seed.Rand) (place uint64, reason, overflow selection.Reason) {
 	reason, overflow = ReasonPrompt, ReasonPromptOverflow
-	if p.config.Key == "header" {
+	switch p.config.Key {
+	case "conversation":
+		if q.Conversation != 0 {
+			return scatter(q.Conversation), ReasonConversation, ReasonConversationOverflow
+		}
+		reason, overflow = ReasonNoConversation, ReasonNoConversationOverflow
+	case "header":
 		if q.Key != 0 {
 			return scatter(q.Key), ReasonHeader, ReasonHeaderOverflow
 		}

@@ -179,6 +179,24 @@ func TestConsistentHashKeys(t *testing.T) {
 	} else if y, _ := place(byPrompt, prompt); x != y {
 		t.Error("without the header the key is not the prompt's")
 	}
+	byConversation := (&ConsistentHash{Key: "conversation", Header: "x-session-id", Blocks: 16, LoadFactor: 1.25}).New().(*consistentHash)
+	if _, reason := place(byConversation, prompt); reason != ReasonConversation {
+		t.Errorf("with a conversation: %v", reason)
+	}
+	other.Conversation = prompt.Conversation
+	if !same(byConversation, prompt, other) || byConversation.KeyHeader() != "" {
+		t.Error("a conversation has two keys, or needs a header")
+	}
+	other.Conversation++
+	if same(byConversation, prompt, other) {
+		t.Error("two conversations have one key")
+	}
+	prompt.Conversation = 0
+	if x, reason := place(byConversation, prompt); reason != ReasonNoConversation {
+		t.Errorf("without a conversation: %v", reason)
+	} else if y, _ := place(byPrompt, prompt); x != y {
+		t.Error("without a conversation the key is not the prompt's")
+	}
 	if byPrompt.KeyHeader() != "" || byHeader.KeyHeader() != "x-session-id" {
 		t.Errorf("headers %q and %q", byPrompt.KeyHeader(), byHeader.KeyHeader())
 	}

@@ -60,7 +60,7 @@ func TestParamsRefuse(t *testing.T) {
 		{"weighted-scorers", "active_idle_threshold", []any{-1}, []any{0, 5}},
 		{"weighted-scorers", "active_max_busy_score", []any{-0.1, 1.1, nan}, []any{0.0, 1.0}},
 		{"weighted-scorers", "queue_threshold_tokens", []any{0, -1}, []any{1, 1 << 30}},
-		{"weighted-scorers", "session_header", []any{"", "x session"}, []any{"cookie"}},
+		{"weighted-scorers", "session_header", []any{"x session", "ü"}, []any{"", "cookie", "x-session-id"}},
 		{"weighted-scorers", "session_ttl", []any{time.Duration(0), -time.Second}, []any{time.Nanosecond}},
 		{"weighted-scorers", "affinity_threshold", []any{-0.1, 1.1, nan}, []any{0.0, 0.8}},
 		{"weighted-scorers", "max_ttft_penalty", []any{-time.Second}, []any{time.Duration(0)}},

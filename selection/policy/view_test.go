@@ -66,6 +66,7 @@ func newRequest(id, blocks int) *selection.Request {
 	q := &selection.Request{
 		ID: selection.CallID(id), InputTokens: 64*kvblock.Span(blocks) + 10, BlockTokens: 64,
 		Head: kvblock.Seed("head", fmt.Sprint(id)), Key: kvblock.Seed("key", fmt.Sprint(id)),
+		Conversation: kvblock.Seed("conversation", fmt.Sprint(id)),
 	}
 	h := kvblock.Seed("prompt", fmt.Sprint(id))
 	for range blocks {

@@ -38,7 +38,9 @@ const (
 // llm-d's choice is kept with what follows from it: the queue is relative to the others', so
 // that 1 call against 0 is as bad as 500, and an endpoint that holds the whole prompt wins
 // whatever its queue, until its KV usage is half of all blocks above another's. What is not
-// kept is that an endpoint that reports nothing counts as idle, see package scorer.
+// kept is that an endpoint that reports nothing counts as idle, see package scorer. llm-d's
+// session is a header's value; without session_header it is the conversation, which is that of
+// x-session-id where a call has it.
 //
 // Score: all weights less the sum, so that 0 is the best that can be; with random 0, and with
 // weighted-random the number drawn for an endpoint, of which the lowest wins. NaN for those
@@ -57,7 +59,7 @@ type WeightedScorers struct {
 	ActiveIdleThreshold     int           `config:"active_idle_threshold" doc:"of active-request: outstanding calls up to which an endpoint is idle; at least 0"`
 	ActiveMaxBusyScore      float64       `config:"active_max_busy_score" doc:"of active-request: the highest score of one that is not idle; 0 to 1"`
 	QueueThresholdTokens    int           `config:"queue_threshold_tokens" doc:"of token-load: tokens from which on the score is 0; at least 1"`
-	SessionHeader           string        `config:"session_header" doc:"of session-affinity: the request header whose value is the session"`
+	SessionHeader           string        `config:"session_header" doc:"of session-affinity: the request header whose value is the session; empty: the conversation, however it is known"`
 	SessionTTL              time.Duration `config:"session_ttl" doc:"of session-affinity: for how long after a call it is remembered; above 0"`
 
 	AffinityThreshold      float64       `config:"affinity_threshold" doc:"filter prefix-cache-affinity: share of the prompt that an endpoint must hold to stay; 0 to 1, 0 for no filter"`
@@ -90,7 +92,7 @@ func (c *WeightedScorers) Validate() []ParamError {
 	wrong(c.ActiveIdleThreshold >= 0, "active_idle_threshold", c.ActiveIdleThreshold, "an integer of at least 0")
 	wrong(isShare(c.ActiveMaxBusyScore), "active_max_busy_score", c.ActiveMaxBusyScore, "a number from 0 to 1")
 	wrong(c.QueueThresholdTokens >= 1, "queue_threshold_tokens", c.QueueThresholdTokens, "an integer of at least 1")
-	wrong(isHeaderName(c.SessionHeader), "session_header", c.SessionHeader, "a header's name: letters, digits and hyphens")
+	wrong(c.SessionHeader == "" || isHeaderName(c.SessionHeader), "session_header", c.SessionHeader, "a header's name: letters, digits and hyphens; empty for the conversation")
 	wrong(c.SessionTTL > 0, "session_ttl", c.SessionTTL, "a duration above 0")
 	affinity := StickyUntilSaturated{c.AffinityThreshold, c.MaxTTFTPenalty, c.PeakPrefillThroughput, c.ExplorationProbability}
 	errs = append(errs, affinity.Validate()...)
@@ -120,7 +122,7 @@ func (c *WeightedScorers) scorers() []scoring {
 		{"active_request_weight", c.ActiveRequestWeight, &scorer.ActiveRequest{IdleThreshold: c.ActiveIdleThreshold, MaxBusyScore: c.ActiveMaxBusyScore}},
 		{"token_load_weight", c.TokenLoadWeight, &scorer.TokenLoad{QueueThresholdTokens: c.QueueThresholdTokens}},
 		{"no_hit_lru_weight", c.NoHitLRUWeight, &scorer.NoHitLRU{}},
-		{"session_affinity_weight", c.SessionAffinityWeight, &scorer.SessionAffinity{TTL: c.SessionTTL}},
+		{"session_affinity_weight", c.SessionAffinityWeight, &scorer.SessionAffinity{TTL: c.SessionTTL, Header: c.SessionHeader != ""}},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"kvasir/internal/kvblock"
 	"kvasir/internal/seed"
 	"kvasir/selection"
 	"kvasir/selection/signal"
@@ -113,9 +114,20 @@ func TestWeightedScorersRemember(t *testing.T) {
 			t.Fatalf("the session moved from %d to %d", home, got)
 		}
 	}
-	if p.(selection.KeyUser).KeyHeader() != "x-session-id" || scorers(nil).(selection.KeyUser).KeyHeader() != "" {
+	byHeader := scorers(func(c *WeightedScorers) { c.SessionAffinityWeight, c.SessionHeader = 10, "x-session-id" })
+	withoutSessions := scorers(func(c *WeightedScorers) { c.SessionHeader = "x-session-id" })
+	if p.(selection.KeyUser).KeyHeader() != "" || byHeader.(selection.KeyUser).KeyHeader() != "x-session-id" || withoutSessions.(selection.KeyUser).KeyHeader() != "" {
 		t.Error("the header is asked for where it isn't needed, or the reverse")
 	}
+	home = picked(byHeader, v, newRequest(1, 10), 0)
+	for draw := range 20 {
+		q := newRequest(1, 10)
+		q.Conversation = kvblock.Hash(draw + 1)
+		if got := picked(byHeader, v, q, draw); got != home {
+			t.Fatalf("the header's session moved from %d to %d", home, got)
+		}
+	}
+	home = picked(p, v, newRequest(1, 10), 0)
 	p.(selection.Forgetter).Forget(home)
 	moved := false
 	for draw := range 20 {

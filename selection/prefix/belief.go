@@ -46,7 +46,7 @@ func (x *Index) dead(b belief, epoch uint32) bool {
 	case b.kind() == promised:
 		return !b.fresh(epoch)
 	case b.kind() == device:
-		return int64(b.value()) <= c.floor
+		return int64(b.value()) <= c.from(b.value())
 	default:
 		return false
 	}

@@ -13,10 +13,11 @@ type column struct {
 	// Of a Find under way: how many blocks, from the first on.
 	any, held  int32
 	host, disk int32 // with those
-	met        bool
 
-	slot  selection.Slot // None: retired or vacant
-	floor int64          // stamps are believed from here on; it never falls; see lru.go
+	slot    selection.Slot // None: retired or vacant
+	horizon uint32         // the odometer at the newest promise that was corrected
+	floor   int64          // stamps are believed from here on; it never falls; see lru.go
+	strict  int64          // likewise, stamps up to horizon; never below floor
 
 	// Of the holder's cache, in fine blocks.
 	odometer uint32
@@ -26,6 +27,7 @@ type column struct {
 	sibling int32 // the slot's next column, or that of the next vacant one; None: there is no other
 	rank    uint8
 	state   columnState
+	met     bool   // by the Find under way
 	serial  uint32 // no two holders have had the same
 }
 
@@ -80,7 +82,7 @@ func (x *Index) Forget(slot selection.Slot) {
 	for col := x.first[slot]; col != selection.None; {
 		c := &x.columns[col]
 		next := c.sibling
-		*c = column{slot: selection.None, sibling: selection.None, state: retired, floor: math.MaxInt64}
+		*c = column{slot: selection.None, sibling: selection.None, state: retired, floor: math.MaxInt64, strict: math.MaxInt64}
 		x.retired++
 		col = next
 	}
@@ -102,7 +104,7 @@ func (x *Index) column(slot selection.Slot, rank int) (int32, bool) {
 		return 0, false
 	}
 	x.serial++
-	x.columns[col] = column{serial: x.serial, slot: slot, rank: uint8(rank), sibling: x.first[slot], floor: noFloor}
+	x.columns[col] = column{serial: x.serial, slot: slot, rank: uint8(rank), sibling: x.first[slot], floor: noFloor, strict: noFloor}
 	x.first[slot] = col
 	return col, true
 }

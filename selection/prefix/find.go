@@ -121,7 +121,7 @@ func (f *finding) look(k int) count {
 				if held = 0; c.slot == selection.None || !b.fresh(f.epoch) {
 					continue
 				}
-			case int64(b.value())-span < c.floor:
+			case int64(b.value())-span < c.strict:
 				if to = min(end, int32(c.within(b.value()))); to <= from {
 					continue
 				}

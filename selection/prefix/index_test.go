@@ -180,7 +180,7 @@ func TestRecord_WhenArgumentsAreNoChains_StaysSound(t *testing.T) {
 // TestForget_WhenEndpointsComeAndGo_ReusesColumnsAndCells lets every slot restart over
 // and over: columns are bounded, and so must be what the restarts leave behind.
 func TestForget_WhenEndpointsComeAndGo_ReusesColumnsAndCells(t *testing.T) {
-	const slots, length = 352, 5
+	const slots, length = 312, 5
 	x := New(Config{BudgetBytes: 1 << 20, Endpoints: slots})
 	for round := range 20 {
 		for s := range selection.Slot(slots) {

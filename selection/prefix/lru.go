@@ -47,15 +47,25 @@ func (x *Index) SetCapacity(slot selection.Slot, rank, fine int) {
 func (c *column) settle() {
 	if c.capacity > 0 {
 		c.floor = max(c.floor, int64(c.odometer)-int64(c.capacity))
+		c.strict = max(c.strict, c.floor)
 	}
+}
+
+// from returns the floor for a stamp.
+func (c *column) from(stamp uint32) int64 {
+	if stamp <= c.horizon {
+		return c.strict
+	}
+	return c.floor
 }
 
 // within returns how many blocks of a chain that was used at a stamp are still there.
 func (c *column) within(stamp uint32) int {
-	if c.floor == noFloor {
+	floor := c.from(stamp)
+	if floor == noFloor {
 		return math.MaxInt32
 	}
-	return kvblock.Within(int(min(max(int64(stamp)-c.floor, 0), math.MaxInt32)))
+	return kvblock.Within(int(min(max(int64(stamp)-floor, 0), math.MaxInt32)))
 }
 
 // run moves the odometer by a length that is stored, and by one that was there, whose
@@ -125,21 +135,25 @@ func (x *Index) standingOf(col int32, blocks []kvblock.Hash) standing {
 type Belief struct {
 	Held   int32 // blocks that it held, from the first on
 	stamp  uint32
+	made   uint32 // the odometer then
 	col    int32
 	serial uint32 // of the column
 }
 
 // Correct says that of the blocks it was believed to hold when b was made, the holder had
 // the first n only. It evicts what was least recently used, so all that was last used
-// before block n is gone as well, in every chain. What was recorded since stays. Where it
-// had as many as was believed or more, there is nothing to correct: what it computed or
-// found is held since Hold. It takes the same short time however much there is.
+// before block n is gone as well, in every chain. What Hold recorded since stays, what
+// the holder computed anew of this chain included, unless a later promise is corrected:
+// then what came before that one is taken to be as old as the worst of all corrections
+// says. Where it had as many as was believed or more, there is nothing to correct. It
+// takes the same short time however much there is.
 func (x *Index) Correct(slot selection.Slot, b Belief, n int) {
 	if n < 0 || n >= int(b.Held) || int(b.col) >= len(x.columns) || x.columns[b.col].serial != b.serial || x.columns[b.col].slot != slot {
 		return
 	}
 	c := &x.columns[b.col]
 	// Block n was used no earlier than the last one, whose stamp is known.
-	c.floor = max(c.floor, int64(b.stamp)-int64(kvblock.Span(n+1))+1)
+	c.strict = max(c.strict, int64(b.stamp)-int64(kvblock.Span(n+1))+1)
+	c.horizon = max(c.horizon, b.made)
 	c.run(kvblock.Span(int(b.Held))-kvblock.Span(n), 0) // it was stored anew
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"kvasir/internal/kvblock"
 	"kvasir/internal/seed"
 	"kvasir/selection"
@@ -157,4 +159,64 @@ func TestCapacity_AgainstExactLRU(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestCorrect_WhenHoldStoredNothing_KeepsWhatHoldRecorded has an endpoint that was believed
+// to hold a prompt, and was sent it again, find less: what it computed since, and what it
+// computed of other prompts, is there.
+func TestCorrect_WhenHoldStoredNothing_KeepsWhatHoldRecorded(t *testing.T) {
+	for _, capacity := range []int{0, 4000} {
+		for n := range 30 {
+			x := New(Config{BudgetBytes: 1 << 20})
+			x.SetCapacity(0, 0, capacity)
+			prompt, beside, idle := chain(0, 10, 0, 20), chain(0, 10, 1, 20), chain(0, 10, 2, 20)
+			for _, p := range [][]kvblock.Hash{idle, beside, prompt} {
+				x.Hold(0, 0, p)
+			}
+			b := x.Promise(0, 0, prompt)
+			x.Hold(0, 0, prompt)
+			x.Hold(0, 0, beside)
+			x.Correct(0, b, n)
+			if got := overlapOf(x, 0, 0, prompt); got != 30 {
+				t.Errorf("capacity %d: of a prompt that was held since, and of which %d blocks were found, %d of 30 are believed", capacity, n, got)
+			}
+			if got := overlapOf(x, 0, 0, beside); got != 30 {
+				t.Errorf("capacity %d: of another that was held since %d of 30 are believed", capacity, got)
+			}
+			if got := overlapOf(x, 0, 0, idle); got > 10 {
+				t.Errorf("capacity %d: when %d blocks were found of a prompt, %d are believed of one that was used before it, only the 10 of both may be", capacity, n, got)
+			}
+		}
+	}
+}
+
+// TestCorrect_WhenItIsTheNewest_KeepsWhatWasHeldSince corrects promises in the order in
+// which they were made.
+func TestCorrect_WhenItIsTheNewest_KeepsWhatWasHeldSince(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		x := New(Config{BudgetBytes: 4 << 20})
+		const slot = 3
+		for range rapid.IntRange(1, 12).Draw(t, "calls") {
+			for range rapid.IntRange(0, 3).Draw(t, "before") {
+				x.Hold(0, slot, drawChain(t, 60))
+			}
+			prompt := drawChain(t, 60)
+			b := x.Promise(0, slot, prompt)
+			since := [][]kvblock.Hash{prompt}
+			for range rapid.IntRange(0, 4).Draw(t, "since") {
+				since = append(since, drawChain(t, 60))
+			}
+			for _, p := range since {
+				x.Hold(0, slot, p)
+			}
+			if b.Held > 0 {
+				x.Correct(slot, b, rapid.IntRange(0, int(b.Held)-1).Draw(t, "found"))
+			}
+			for _, p := range since {
+				if got := overlapOf(x, 0, slot, p); got != len(p) {
+					t.Fatalf("of a prompt of %d blocks that was held since the promise %d are believed", len(p), got)
+				}
+			}
+		}
+	})
 }

@@ -36,6 +36,8 @@ type naiveHolder struct {
 	capacity int64
 	odometer int64 // in units of 1/2^32 fine blocks
 	floor    int64
+	strict   int64 // the floor for stamps up to horizon, where higher
+	horizon  int64
 	blocks   map[kvblock.Hash]naiveBelief
 	host     map[kvblock.Hash]bool
 	disk     map[kvblock.Hash]bool
@@ -53,7 +55,7 @@ func newNaive(ttl time.Duration) *naive {
 
 func (m *naive) holder(h holder) *naiveHolder {
 	if m.holders[h] == nil {
-		m.holders[h] = &naiveHolder{floor: noFloor, blocks: map[kvblock.Hash]naiveBelief{}, host: map[kvblock.Hash]bool{}, disk: map[kvblock.Hash]bool{}}
+		m.holders[h] = &naiveHolder{floor: noFloor, strict: noFloor, blocks: map[kvblock.Hash]naiveBelief{}, host: map[kvblock.Hash]bool{}, disk: map[kvblock.Hash]bool{}}
 	}
 	return m.holders[h]
 }
@@ -61,7 +63,8 @@ func (m *naive) holder(h holder) *naiveHolder {
 // has says whether the holder's cache has a block, the last one of the first n of a chain.
 func (o *naiveHolder) has(h kvblock.Hash, n int) bool {
 	b, known := o.blocks[h]
-	return known && b.held && (o.floor == noFloor || b.value-int64(kvblock.Span(n)) >= o.floor)
+	last := b.value - int64(kvblock.Span(n)) // as if it had been used then
+	return known && b.held && last >= o.floor && (last >= o.strict || b.value > o.horizon)
 }
 
 func (o *naiveHolder) run(whole, part int64) {
@@ -72,9 +75,9 @@ func (o *naiveHolder) run(whole, part int64) {
 	}
 }
 
-func (m *naive) record(now mono.Time, h holder, blocks []kvblock.Hash, held bool) (had int, stamp int64) {
+func (m *naive) record(now mono.Time, h holder, blocks []kvblock.Hash, held bool) (had int, stamp, made int64) {
 	if len(blocks) == 0 {
-		return 0, 0
+		return 0, 0, 0
 	}
 	o := m.holder(h)
 	reused := int64(0)
@@ -85,7 +88,7 @@ func (m *naive) record(now mono.Time, h holder, blocks []kvblock.Hash, held bool
 	}
 	stored := 0
 	if held {
-		stored = kvblock.Span(len(blocks)) - kvblock.Span(had)
+		stored = max(kvblock.Span(len(blocks))-kvblock.Span(had), 1)
 	}
 	o.run(int64(stored), reused)
 	m.records++
@@ -104,13 +107,14 @@ func (m *naive) record(now mono.Time, h holder, blocks []kvblock.Hash, held bool
 			o.blocks[b] = naiveBelief{false, said, said}
 		}
 	}
-	return had, stamp
+	return had, stamp, o.odometer >> 32
 }
 
-func (m *naive) correct(h holder, had int, stamp int64, n int) {
-	if o := m.holder(h); n < had {
-		o.floor = max(o.floor, stamp-int64(kvblock.Span(n+1))+1)
-		o.run(int64(kvblock.Span(had)-kvblock.Span(n)), 0)
+func (m *naive) correct(s said, n int) {
+	if o := m.holder(s.holder); n < s.had {
+		o.strict = max(o.strict, s.stamp-int64(kvblock.Span(n+1))+1)
+		o.horizon = max(o.horizon, s.made)
+		o.run(int64(kvblock.Span(s.had)-kvblock.Span(n)), 0)
 	}
 }
 
@@ -305,6 +309,7 @@ type said struct {
 	index  Belief
 	had    int
 	stamp  int64
+	made   int64
 }
 
 func propertyEqualsNaive(t *rapid.T) {
@@ -392,7 +397,7 @@ func (p *pair) run(t *rapid.T, check func(*rapid.T, []kvblock.Hash)) {
 		"promise": func(t *rapid.T) {
 			h, b := anyHolder(t), drawChain(t, p.longest)
 			s := said{holder: h, index: p.x.PromiseRank(p.now, h.slot, h.rank, b)}
-			s.had, s.stamp = p.m.record(p.now, h, b, false)
+			s.had, s.stamp, s.made = p.m.record(p.now, h, b, false)
 			p.said = append(p.said, s)
 		},
 		"hold": func(t *rapid.T) {
@@ -422,7 +427,7 @@ func (p *pair) run(t *rapid.T, check func(*rapid.T, []kvblock.Hash)) {
 			s := p.said[i]
 			n := rapid.IntRange(0, s.had+2).Draw(t, "cached")
 			p.x.Correct(s.holder.slot, s.index, n)
-			p.m.correct(s.holder, s.had, s.stamp, n)
+			p.m.correct(s, n)
 		},
 		"capacity": func(t *rapid.T) {
 			h, c := anyHolder(t), rapid.SampledFrom([]int{0, 1, 30, 100, 400}).Draw(t, "capacity")

@@ -68,7 +68,9 @@ func (x *Index) recordColumn(now mono.Time, col int32, blocks []kvblock.Hash, k 
 		was = x.standingOf(col, blocks)
 		stored := 0
 		if k == device {
-			stored = kvblock.Span(len(blocks)) - kvblock.Span(int(was.held))
+			// Of a prompt that is all there an engine computes the last block again. So the
+			// odometer runs, and what is held has a later stamp than any promise before.
+			stored = max(kvblock.Span(len(blocks))-kvblock.Span(int(was.held)), 1)
 		}
 		c.run(stored, was.reused)
 		r.used = beliefOf(col, device, c.odometer)
@@ -83,7 +85,7 @@ func (x *Index) recordColumn(now mono.Time, col int32, blocks []kvblock.Hash, k 
 		}
 		d += n
 	}
-	return Belief{Held: was.held, stamp: was.stamp, col: col, serial: c.serial}
+	return Belief{Held: was.held, stamp: was.stamp, made: c.odometer, col: col, serial: c.serial}
 }
 
 // recording is one record under way.

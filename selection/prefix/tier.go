@@ -34,7 +34,7 @@ func (x *Index) StoreShared(now mono.Time, blocks []kvblock.Hash) {
 		if x.shared = x.vacantColumn(); x.shared == selection.None {
 			return
 		}
-		x.columns[x.shared] = column{slot: nobody, sibling: selection.None, floor: noFloor}
+		x.columns[x.shared] = column{slot: nobody, sibling: selection.None, floor: noFloor, strict: noFloor}
 	}
 	if len(blocks) > 0 {
 		x.recordColumn(now, x.shared, blocks, disk)
@@ -143,7 +143,7 @@ func (x *Index) reach(i uint32, from, end int32, epoch uint32, shared *int32) bo
 					continue
 				}
 			case device:
-				if int64(b.value())-span < c.floor {
+				if int64(b.value())-span < c.strict {
 					if to = min(end, int32(c.within(b.value()))); to <= from {
 						continue
 					}

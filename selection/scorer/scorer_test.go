@@ -215,9 +215,17 @@ func TestNoHitLRUIsASortByTime(t *testing.T) {
 }
 
 func TestSessionAffinity(t *testing.T) {
+	t.Run("by header", func(t *testing.T) {
+		testSessionAffinity(t, true, func(key kvblock.Hash) *selection.Request { return &selection.Request{Key: key, Conversation: 7} })
+	})
+	t.Run("by conversation", func(t *testing.T) {
+		testSessionAffinity(t, false, func(key kvblock.Hash) *selection.Request { return &selection.Request{Key: 7, Conversation: key} })
+	})
+}
+
+func testSessionAffinity(t *testing.T, header bool, session func(kvblock.Hash) *selection.Request) {
 	v := newView(3)
-	s := SessionAffinity{TTL: time.Minute}
-	session := func(key kvblock.Hash) *selection.Request { return &selection.Request{Key: key} }
+	s := SessionAffinity{TTL: time.Minute, Header: header}
 	see := func(what string, key kvblock.Hash, want ...float64) {
 		t.Helper()
 		if got := score(&s, v, session(key)); !slices.Equal(got, want) {
@@ -256,13 +264,13 @@ func TestSessionAffinityIsBounded(t *testing.T) {
 	s := SessionAffinity{TTL: time.Hour}
 	const sessions = 3 * maxSessions
 	for key := range sessions {
-		s.Picked(v, &selection.Request{Key: kvblock.Hash(key + 1)}, 1)
+		s.Picked(v, &selection.Request{Conversation: kvblock.Hash(key + 1)}, 1)
 	}
 	if n := len(s.recent) + len(s.former); n > 2*maxSessions {
 		t.Errorf("%d sessions are remembered", n)
 	}
 	for key := sessions - maxSessions; key < sessions; key++ {
-		if got := score(&s, v, &selection.Request{Key: kvblock.Hash(key + 1)}); got[1] != 1 {
+		if got := score(&s, v, &selection.Request{Conversation: kvblock.Hash(key + 1)}); got[1] != 1 {
 			t.Fatalf("the session %d from the end is forgotten", sessions-key)
 		}
 	}

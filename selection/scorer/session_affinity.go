@@ -13,10 +13,12 @@ const maxSessions = 1 << 16
 
 // SessionAffinity prefers the endpoint that the session's last call was sent to: it scores
 // 1, all others 0 (llm-d's session-affinity-scorer with a session's id in a header). A
-// session is known by Request.Key for TTL after its last call, or until 65,536 others have
-// come. A call without a session scores 0 everywhere.
+// session is known for TTL after its last call, or until 65,536 others have come. A call without a session scores 0 everywhere.
 type SessionAffinity struct {
 	TTL time.Duration // above 0; llm-d's default 300 s
+
+	// Header has Request.Key be the session, as llm-d has it, and not Request.Conversation.
+	Header bool
 
 	// Sessions are written to recent. Once it is full, or TTL old, it becomes former and what
 	// was in that is dropped: whatever is in neither is too old, or too long ago.
@@ -31,12 +33,21 @@ type session struct {
 	at    mono.Time
 }
 
+// of returns the call's session; 0: none.
+func (s *SessionAffinity) of(q *selection.Request) kvblock.Hash {
+	if s.Header {
+		return q.Key
+	}
+	return q.Conversation
+}
+
 // Score sets out.
 func (s *SessionAffinity) Score(v *selection.View, q *selection.Request, left []selection.Slot, out []float64) {
 	all(out, 0)
-	last, ok := s.recent[q.Key]
+	id := s.of(q)
+	last, ok := s.recent[id]
 	if !ok {
-		last, ok = s.former[q.Key]
+		last, ok = s.former[id]
 	}
 	if !ok || v.Now.Sub(last.at) > s.TTL || last.epoch != s.epoch(last.slot) {
 		return
@@ -50,7 +61,8 @@ func (s *SessionAffinity) Score(v *selection.View, q *selection.Request, left []
 
 // Picked remembers where the session's call was sent.
 func (s *SessionAffinity) Picked(v *selection.View, q *selection.Request, slot selection.Slot) {
-	if q.Key == 0 {
+	id := s.of(q)
+	if id == 0 {
 		return
 	}
 	if s.recent == nil {
@@ -60,7 +72,7 @@ func (s *SessionAffinity) Picked(v *selection.View, q *selection.Request, slot s
 		clear(s.former)
 		s.recent, s.former, s.since = s.former, s.recent, v.Now
 	}
-	s.recent[q.Key] = session{slot, s.epoch(slot), v.Now}
+	s.recent[id] = session{slot, s.epoch(slot), v.Now}
 }
 
 // Forget ends the affinity of every session to the slot.
