@@ -24,7 +24,9 @@ const (
 //	match ratio > cache_threshold:   the longest match; of equals the least load
 //	else:                            the least load
 //
-// Load is outstanding calls, over the candidates; of equal loads one at random.
+// Load is outstanding calls, over the candidates; of equal loads one at random. (SGLang takes
+// the one that was sent fewer calls so far; and of several endpoints that hold the longest
+// match the last one that did, whatever its load, which is worse.)
 //
 // SGLang matches characters in a radix tree; here a match is a number of whole blocks
 // in the pool's prefix index (View.Overlap), and

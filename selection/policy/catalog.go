@@ -103,14 +103,14 @@ func Catalog() []Rule {
 			Doc:     "the place of the prompt's first tokens on a ring, or the least load where that endpoint is above the mean",
 			Source:  "article 6.2; SGLang's prefix_hash",
 			Reasons: []selection.Reason{ReasonPrompt, ReasonPromptOverflow, ReasonNoKey},
-			Params:  func() Params { return &PrefixHash{PrefixTokenCount: 256, LoadFactor: 1.25} },
+			Params:  func() Params { return &PrefixHash{PrefixTokenCount: 256, LoadFactor: 1.25, BalanceAbsThreshold: 10} },
 		},
 		{
 			Name:    "lmetric",
 			Doc:     "the lowest product of prefill work and calls, this one included",
 			Source:  "LMetric, arXiv 2603.15202",
-			Reasons: []selection.Reason{ReasonLeastProduct},
-			Params:  func() Params { return &LMetric{} },
+			Reasons: []selection.Reason{ReasonLeastProduct, ReasonHotspot},
+			Params:  func() Params { return &LMetric{HotspotWindow: time.Minute} },
 		},
 		{
 			Name:    "least-prefill-left",

@@ -22,7 +22,8 @@ import (
 //	         cache when they were sent
 //	input    tokens of this call's prompt
 //	block    tokens a block
-//	device   leading blocks of the prompt in device memory; host, disk: how many more
+//	device   leading blocks of the prompt in device memory, or on their way there with a call
+//	         in flight, of which Dynamo's index, fed by KV events, does not know; host, disk: how many more
 //	         there are in host memory, and how many more on disk
 //	calls    outstanding ones
 //

@@ -132,7 +132,7 @@ func drawParams(t *rapid.T, rule Rule) Params {
 	case *WeightedScorers:
 		for _, w := range []*float64{
 			&p.QueueWeight, &p.KVCacheUtilizationWeight, &p.PrefixCacheWeight, &p.RunningRequestsWeight,
-			&p.ActiveRequestWeight, &p.TokenLoadWeight, &p.NoHitLRUWeight, &p.SessionAffinityWeight,
+			&p.ActiveRequestWeight, &p.TokenLoadWeight, &p.NoHitLRUWeight, &p.LoRAAffinityWeight, &p.SessionAffinityWeight,
 		} {
 			*w = rapid.SampledFrom([]float64{0, 0, 1, 3}).Draw(t, "weight")
 		}

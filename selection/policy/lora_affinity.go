@@ -46,7 +46,7 @@ const (
 // Adapters in use are those of this router's outstanding calls, or those that a report names
 // as running where these are more. What slots hold beside them is told by nobody; engines
 // evict what was not used for longest, which is what the classes resident and empty slot
-// reckon with. Where no candidate has a fresh report own counts are all there is; where some
+// reckon with. Adapters that calls wait for take no slot yet; llm-d counts them, too. Where no candidate has a fresh report own counts are all there is; where some
 // have, another one's slots are not taken to be free. How many slots there are does not
 // change while an engine lives, so for that any age counts.
 //

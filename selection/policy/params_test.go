@@ -55,6 +55,7 @@ func TestParamsRefuse(t *testing.T) {
 		{"weighted-scorers", "active_request_weight", []any{-0.1, nan, inf}, []any{0.0, 2.5}},
 		{"weighted-scorers", "token_load_weight", []any{-0.1, nan, inf}, []any{0.0, 2.5}},
 		{"weighted-scorers", "no_hit_lru_weight", []any{-0.1, nan, inf}, []any{0.0, 2.5}},
+		{"weighted-scorers", "lora_affinity_weight", []any{-0.1, nan, inf}, []any{0.0, 2.5}},
 		{"weighted-scorers", "session_affinity_weight", []any{-0.1, nan, inf}, []any{0.0, 2.5}},
 		{"weighted-scorers", "prefix_match_length_weight", []any{-0.1, 1.1, nan}, []any{0.0, 1.0}},
 		{"weighted-scorers", "active_idle_threshold", []any{-1}, []any{0, 5}},

@@ -21,8 +21,8 @@ import (
 //
 // Tokens are counted in whole blocks of the prompt, estimated; behind the 64th they are
 // eight long. A shorter prompt is hashed to its end, and a call without one goes to the
-// least load. With the default balance_abs_threshold of 0 the bound is the article's. SMG has
-// 10 there since August 2026: each of many gateways sees a small part of the calls, and a
+// least load. With a balance_abs_threshold of 0 the bound is the article's. The default of 10 is
+// SMG's since August 2026: each of many gateways sees a small part of the calls, and a
 // factor alone is then exceeded by chance.
 //
 // Score: outstanding calls, of the owner or, where it is full, of everyone; NaN for the rest.

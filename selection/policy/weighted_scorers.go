@@ -53,6 +53,7 @@ type WeightedScorers struct {
 	ActiveRequestWeight      float64 `config:"active_request_weight" doc:"weight of few outstanding calls of this router; at least 0"`
 	TokenLoadWeight          float64 `config:"token_load_weight" doc:"weight of few tokens to prefill; at least 0"`
 	NoHitLRUWeight           float64 `config:"no_hit_lru_weight" doc:"weight of the longest time without a call of which nobody held a block; at least 0"`
+	LoRAAffinityWeight       float64 `config:"lora_affinity_weight" doc:"weight of having the call's LoRA adapter, or room for it; at least 0"`
 	SessionAffinityWeight    float64 `config:"session_affinity_weight" doc:"weight of having had the session's last call; at least 0"`
 
 	PrefixMatchLengthWeight float64       `config:"prefix_match_length_weight" doc:"of prefix-cache: how much the length of the match counts against its share; 0 to 1"`
@@ -122,6 +123,7 @@ func (c *WeightedScorers) scorers() []scoring {
 		{"active_request_weight", c.ActiveRequestWeight, &scorer.ActiveRequest{IdleThreshold: c.ActiveIdleThreshold, MaxBusyScore: c.ActiveMaxBusyScore}},
 		{"token_load_weight", c.TokenLoadWeight, &scorer.TokenLoad{QueueThresholdTokens: c.QueueThresholdTokens}},
 		{"no_hit_lru_weight", c.NoHitLRUWeight, &scorer.NoHitLRU{}},
+		{"lora_affinity_weight", c.LoRAAffinityWeight, &scorer.LoRAAffinity{}},
 		{"session_affinity_weight", c.SessionAffinityWeight, &scorer.SessionAffinity{TTL: c.SessionTTL, Header: c.SessionHeader != ""}},
 	}
 }

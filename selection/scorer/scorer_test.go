@@ -214,6 +214,37 @@ func TestNoHitLRUIsASortByTime(t *testing.T) {
 	})
 }
 
+// TestLoRAAffinityInNumbers has llm-d's four classes, at engines with four slots.
+func TestLoRAAffinityInNumbers(t *testing.T) {
+	a, b, c, d, e := signal.Adapter("a"), signal.Adapter("b"), signal.Adapter("c"), signal.Adapter("d"), signal.Adapter("e")
+	type set = []kvblock.Hash
+	v := newView(8)
+	for slot, x := range []struct {
+		running, waiting set
+		age              time.Duration
+	}{
+		{set{a, b, c, d}, nil, 0},                // runs there
+		{set{b, c}, set{d}, 0},                   // a slot is left
+		{set{b, c}, set{d, e}, 0},                // no slot is left: those that wait count
+		{set{b, c, d, e}, set{a}, 0},             // calls wait for it
+		{set{b, c}, set{a}, 0},                   // a slot is left, and calls wait for it
+		{set{b, c, d, e}, nil, 0},                // neither
+		{set{a}, nil, 11 * time.Second},          // too old to count
+		{set{a, b, c, d}, nil, 10 * time.Second}, // just not
+	} {
+		v.Endpoints[slot].Load.Adapters = signal.AdaptersOf(4, x.running, x.waiting, v.Now.Add(-x.age))
+	}
+	if got, want := score(&LoRAAffinity{}, v, &selection.Request{Adapter: a}), []float64{1, 0.8, 0, 0.6, 0.8, 0, 0, 1}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got, want := score(&LoRAAffinity{}, v, &selection.Request{}), []float64{0, 0.8, 0, 0, 0.8, 0, 0, 0}; !slices.Equal(got, want) {
+		t.Errorf("a call of the base model: %v, want %v", got, want)
+	}
+	if got := score(&LoRAAffinity{}, newView(2), &selection.Request{Adapter: a}); !slices.Equal(got, []float64{0, 0}) {
+		t.Errorf("without reports: %v", got)
+	}
+}
+
 func TestSessionAffinity(t *testing.T) {
 	t.Run("by header", func(t *testing.T) {
 		testSessionAffinity(t, true, func(key kvblock.Hash) *selection.Request { return &selection.Request{Key: key, Conversation: 7} })
