@@ -25,7 +25,8 @@ const (
 //	u       uncached tokens: input less overlap (resident, or on its way with a call in flight)
 //	W       prefill time of u, attention over what is cached included
 //	ttft    what is left of the prefill pending there + W + one step
-//	busy    share of the last seconds for which the candidates were given prefill to do
+//	busy    share of the last seconds that the candidates have spent on prefill, what is
+//	        pending there included
 //	tpot    a step with the contexts of all calls there and this one's, / (1 - that share of
 //	        the endpoint's own)
 //	step    what this call's context adds to each step
@@ -41,9 +42,10 @@ const (
 // Nothing has to be measured beforehand. What prefill and steps cost is learned from the
 // answers (package pace): of calls that found no other prefill under way, with the cached
 // tokens that their usage reports where it does. E[output] is the mean answer. Where no SLO
-// is given, D is the median of what calls get, so that the two still weigh alike. What is
-// pending is the load book's and exact; it is taken to be served in the order of its
-// coming, and the oldest call's progress is the time that has passed.
+// is given, D is the median of what calls get, so that the two still weigh alike; but no
+// time between tokens below a step's, since behind a proxy that buffers answers come in one
+// piece. What is pending is the load book's and exact; it is taken to be served in the order
+// of its coming, and the oldest call's progress is the time that has passed.
 //
 // Other rules are parts of it: least-prefill-left is its first term in tokens, lmetric the
 // product of that with active, sticky-until-saturated the second with a threshold in place
@@ -55,7 +57,7 @@ type PredictedTTFT struct {
 	Decode       float64       `config:"decode" doc:"weight of the time between the call's own tokens; at least 0"`
 	Interference float64       `config:"interference" doc:"weight of what the call's prefill delays others; at least 0"`
 	Crowding     float64       `config:"crowding" doc:"weight of what the call's context delays others; at least 0"`
-	Window       time.Duration `config:"window" doc:"over how long the prefill that endpoints were given counts as their being busy; above 0"`
+	Window       time.Duration `config:"window" doc:"over how long the prefill that endpoints have done counts as their being busy; above 0"`
 }
 
 // Validate reports negative weights and a window that is not positive.
@@ -84,14 +86,16 @@ type predictedTTFT struct {
 	config PredictedTTFT
 	pace   pace.Pool
 	window *decay
-	given  []given // by slot
+	done   []done  // by slot
 	ttft   typical // what calls get, in seconds
 	tpot   typical
 	output float64 // mean tokens of an answer
+
+	outlooks []outlook // scratch, parallel to View.Candidates
 }
 
-// given is the prefill that an endpoint was given, in seconds; old work counts less.
-type given struct {
+// done is the prefill that an endpoint has done, in seconds; old work counts less.
+type done struct {
 	seconds float64
 	at      mono.Time
 }
@@ -113,29 +117,6 @@ const mostBusy = 0.95
 // UsesOverlap marks the policy as one that reads View.Overlap.
 func (*predictedTTFT) UsesOverlap() {}
 
-// standard is what costs are measured by.
-type standard struct {
-	ttft, tpot float64 // D, in seconds
-	work       float64 // price of a second of prefill, in seconds
-}
-
-func (p *predictedTTFT) standard(v *selection.View) standard {
-	w := standard{ttft: float64(p.ttft), tpot: float64(p.tpot)}
-	if v.SLO.TTFT > 0 {
-		w.ttft = v.SLO.TTFT.Seconds()
-	}
-	if v.SLO.TPOT > 0 {
-		w.tpot = v.SLO.TPOT.Seconds()
-	}
-	busy := 0.0
-	for _, slot := range v.Candidates {
-		busy += p.busy(v.Now, slot)
-	}
-	busy /= float64(len(v.Candidates))
-	w.work = p.config.Work * busy / (1 - busy)
-	return w
-}
-
 // outlook is what is expected of a call at an endpoint, in seconds.
 type outlook struct {
 	backlog float64 // until the prefill that is pending there is done
@@ -150,32 +131,62 @@ func (o *outlook) ttft() float64 { return o.backlog + o.prefill + o.start }
 // tpot is the time between the call's tokens.
 func (o *outlook) tpot() float64 { return (o.start + o.step) / (1 - o.busy) }
 
-// look returns what is expected of the call at a slot for which there is room.
-func (p *predictedTTFT) look(v *selection.View, q *selection.Request, slot selection.Slot) outlook {
-	b, m, f := &v.Book[slot], p.pace.Model(), p.pace.Factor(slot)
-	decoding := b.OutstandingTokens - b.PendingTokens
-	o := outlook{
-		prefill: float64(f * m.Prefill(q.Work(selection.OverlapAt(v.Overlap, slot)), decoding)),
-		start:   float64(f * m.Step(b.OutstandingTokens)),
-		step:    float64(f * float64(m.Context*float64(q.InputTokens))),
-	}
-	if b.Pending > 0 {
-		served := v.Now.Sub(b.HeadSince).Seconds()
-		head, rest := float64(f*m.Prefill(b.Head, decoding)), float64(f*m.Prefill(b.PendingWork.Minus(b.Head), decoding))
-		if b.HeadSilent {
-			o.backlog = max(head+rest-served, 0)
-		} else {
-			o.backlog = max(head-served, 0) + rest
+// look returns what is expected of the call, parallel to the candidates.
+func (p *predictedTTFT) look(v *selection.View, q *selection.Request) []outlook {
+	p.grow(v.Candidates[len(v.Candidates)-1])
+	p.outlooks = p.outlooks[:0]
+	for _, slot := range v.Candidates {
+		b, m, f := &v.Book[slot], p.pace.Model(), p.pace.Factor(slot)
+		decoding := b.OutstandingTokens - b.PendingTokens
+		o := outlook{
+			prefill: float64(f * m.Prefill(q.Work(selection.OverlapAt(v.Overlap, slot)), decoding)),
+			start:   float64(f * m.Step(b.OutstandingTokens)),
+			step:    float64(f * float64(m.Context*float64(q.InputTokens))),
 		}
+		pending := 0.0
+		if b.Pending > 0 {
+			served := v.Now.Sub(b.HeadSince).Seconds()
+			head, rest := float64(f*m.Prefill(b.Head, decoding)), float64(f*m.Prefill(b.PendingWork.Minus(b.Head), decoding))
+			pending = head + rest
+			if b.HeadSilent {
+				o.backlog = max(pending-served, 0)
+			} else {
+				o.backlog = max(head-served, 0) + rest
+			}
+		}
+		o.busy = min((p.before(v.Now, slot)+pending)/p.config.Window.Seconds(), mostBusy)
+		p.outlooks = append(p.outlooks, o)
 	}
-	o.busy = p.busy(v.Now, slot)
-	return o
+	return p.outlooks
 }
 
-// busy returns for which share of the last time the endpoint was given prefill to do.
-func (p *predictedTTFT) busy(now mono.Time, slot selection.Slot) float64 {
-	t := &p.given[slot]
-	return min(float64(t.seconds*p.window.weight(now.Sub(t.at)))/p.config.Window.Seconds(), mostBusy)
+// before returns the seconds of prefill that the endpoint has done in the window.
+func (p *predictedTTFT) before(now mono.Time, slot selection.Slot) float64 {
+	d := &p.done[slot]
+	return float64(d.seconds * p.window.weight(now.Sub(d.at)))
+}
+
+// standard is what costs are measured by.
+type standard struct {
+	ttft, tpot float64 // D, in seconds
+	work       float64 // price of a second of prefill, in seconds
+}
+
+func (p *predictedTTFT) standard(v *selection.View, outlooks []outlook) standard {
+	d := standard{ttft: float64(p.ttft), tpot: max(float64(p.tpot), p.pace.Model().Step(0))}
+	if v.SLO.TTFT > 0 {
+		d.ttft = v.SLO.TTFT.Seconds()
+	}
+	if v.SLO.TPOT > 0 {
+		d.tpot = v.SLO.TPOT.Seconds()
+	}
+	sum := int64(0) // of integers, which is the same in any order
+	for i := range outlooks {
+		sum += int64(float64(outlooks[i].busy * (1 << 40)))
+	}
+	busy := float64(sum) / (1 << 40) / float64(len(outlooks))
+	d.work = p.config.Work * busy / (1 - busy)
+	return d
 }
 
 // terms are a cost's parts, in shares of what is wanted.
@@ -195,35 +206,30 @@ func (p *predictedTTFT) price(o *outlook, d standard, active int32) terms {
 }
 
 func (p *predictedTTFT) Pick(v *selection.View, q *selection.Request, r *seed.Rand) selection.Choice {
-	p.grow(v.Candidates[len(v.Candidates)-1])
-	d := p.standard(v)
+	outlooks := p.look(v, q)
+	d := p.standard(v, outlooks)
 	for i, slot := range v.Candidates {
-		o := p.look(v, q, slot)
-		t := p.price(&o, d, v.Book[slot].Outstanding)
+		t := p.price(&outlooks[i], d, v.Book[slot].Outstanding)
 		v.Scores[i] = t.sum()
 	}
-	best := argmin(v.Scores, r)
-	slot := v.Candidates[best]
-	o := p.look(v, q, slot)
-	p.give(v.Now, slot, o.prefill)
-	choice := selection.Choice{Index: best, Reason: ReasonNearest}
-	if selection.OverlapAt(v.Overlap, slot) < longestOverlap(v) {
+	choice := selection.Choice{Index: argmin(v.Scores, r), Reason: ReasonNearest}
+	if selection.OverlapAt(v.Overlap, v.Candidates[choice.Index]) < longestOverlap(v) {
 		choice.Reason = ReasonElsewhere
 	}
 	if p.pace.Known() {
-		choice.Predicted = mono.FromSeconds(o.ttft())
+		choice.Predicted = mono.FromSeconds(outlooks[choice.Index].ttft())
 	}
 	return choice
 }
 
 // Explain implements selection.Explainer: what is expected of the call, and what it costs.
 func (p *predictedTTFT) Explain(v *selection.View, q *selection.Request) [][]selection.Part {
-	p.grow(v.Candidates[len(v.Candidates)-1])
-	d := p.standard(v)
+	outlooks := p.look(v, q)
+	d := p.standard(v, outlooks)
 	all := make([][]selection.Part, len(v.Candidates))
 	for i, slot := range v.Candidates {
-		o := p.look(v, q, slot)
-		t := p.price(&o, d, v.Book[slot].Outstanding)
+		o := &outlooks[i]
+		t := p.price(o, d, v.Book[slot].Outstanding)
 		all[i] = []selection.Part{
 			{Name: "backlog_seconds", Value: o.backlog}, {Name: "prefill_seconds", Value: o.prefill},
 			{Name: "start_seconds", Value: o.start}, {Name: "step_seconds", Value: o.step}, {Name: "busy_share", Value: o.busy},
@@ -234,18 +240,26 @@ func (p *predictedTTFT) Explain(v *selection.View, q *selection.Request) [][]sel
 	return all
 }
 
-// give notes prefill that the endpoint is given.
-func (p *predictedTTFT) give(now mono.Time, slot selection.Slot, seconds float64) {
-	t := &p.given[slot]
-	t.seconds = float64(t.seconds*p.window.weight(now.Sub(t.at))) + seconds
-	t.at = now
+// Learn notes the prefill that a call's first token shows to be done.
+func (p *predictedTTFT) Learn(s *selection.Sample) { p.note(s) }
+
+// note counts the prefill of a call as done. What is refused or given up before never is.
+func (p *predictedTTFT) note(s *selection.Sample) {
+	p.grow(s.Slot)
+	t := &p.done[s.Slot]
+	t.seconds = p.before(s.At, s.Slot) + float64(p.pace.Factor(s.Slot)*p.pace.Model().Prefill(s.Own, s.Context))
+	t.at = s.At
 }
 
 // LearnEnd teaches the pace of endpoints, and how long answers are. Only calls that found no
 // other prefill under way say what their own took.
 func (p *predictedTTFT) LearnEnd(e *selection.End) {
 	p.grow(e.Slot)
+	if u := e.Usage; u.Known && u.Output > 0 {
+		p.output += float64(0.01 * (float64(u.Output) - p.output))
+	}
 	if !e.ShowsStart {
+		p.note(&e.Sample)
 		return
 	}
 	p.ttft.follow(e.TTFT.Seconds())
@@ -253,7 +267,6 @@ func (p *predictedTTFT) LearnEnd(e *selection.End) {
 		p.pace.Learn(e.Slot, actual(e), e.Context, max(e.TTFT, time.Microsecond).Seconds())
 	}
 	if u := e.Usage; u.Known && u.Output > 1 {
-		p.output += float64(0.01 * (float64(u.Output) - p.output))
 		p.tpot.follow(e.Ended.Sub(e.At).Seconds() / float64(u.Output-1))
 	}
 }
@@ -276,20 +289,21 @@ func (p *predictedTTFT) PrefillTime(slot selection.Slot, w selection.Work) (time
 // Forget takes back what was learned of the slot's endpoint.
 func (p *predictedTTFT) Forget(slot selection.Slot) {
 	p.pace.Forget(slot)
-	if int(slot) < len(p.given) {
-		p.given[slot] = given{}
+	if int(slot) < len(p.done) {
+		p.done[slot] = done{}
 	}
 }
 
 func (p *predictedTTFT) grow(slot selection.Slot) {
 	p.pace.Grow(slot)
-	if n := int(slot) + 1; n > len(p.given) {
-		p.given = append(p.given, make([]given, n-len(p.given))...)
+	if n := int(slot) + 1; n > len(p.done) {
+		p.done = append(p.done, make([]done, n-len(p.done))...)
 	}
 }
 
 var (
 	_ selection.OverlapUser = (*predictedTTFT)(nil)
+	_ selection.Learner     = (*predictedTTFT)(nil)
 	_ selection.EndLearner  = (*predictedTTFT)(nil)
 	_ selection.Predictor   = (*predictedTTFT)(nil)
 	_ selection.Explainer   = (*predictedTTFT)(nil)

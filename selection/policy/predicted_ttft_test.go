@@ -61,6 +61,7 @@ func isAbout(t *testing.T, what string, got, want float64) {
 func TestPredictedTTFTInNumbers(t *testing.T) {
 	const step = 0.02 / 0.1 // the call's own, in shares of 100 ms
 	prefill := func(tokens float64) float64 { return tokens / 10_000 }
+	price := func(busy float64) float64 { return 1.5 * busy / (1 - busy) }
 
 	t.Run("what is cached need not be computed", func(t *testing.T) {
 		v := wanting(2)
@@ -82,7 +83,8 @@ func TestPredictedTTFTInNumbers(t *testing.T) {
 		c := pick(predicted(nil), v, prompt8010(1), 1)
 		backlog := prefill(5000) - 0.2 + prefill(3000)
 		imposed := 3 * 0.5 * prefill(4010) / 200 / 0.1
-		isAbout(t, "score 0", v.Scores[0], (backlog+prefill(4010)+0.02)/2+step+imposed)
+		busy := prefill(8000) / 30 // what is pending will have been done
+		isAbout(t, "score 0", v.Scores[0], (backlog+(1+price(busy/2))*prefill(4010)+0.02)/2+step/(1-busy)+imposed)
 		if c != (selection.Choice{Index: 1, Reason: ReasonElsewhere}) {
 			t.Errorf("chose %+v", c)
 		}
@@ -91,24 +93,24 @@ func TestPredictedTTFTInNumbers(t *testing.T) {
 		v := wanting(1)
 		v.Book[0] = selection.Book{Pending: 2, PendingWork: selection.Work{Tokens: 8000}, Head: selection.Work{Tokens: 5000}, HeadSince: v.Now.Add(-time.Minute)}
 		pick(predicted(nil), v, prompt8010(1), 1)
-		isAbout(t, "score", v.Scores[0], (prefill(3000)+prefill(8010)+0.02)/2+step)
+		busy := prefill(8000) / 30
+		isAbout(t, "score", v.Scores[0], (prefill(3000)+(1+price(busy))*prefill(8010)+0.02)/2+step/(1-busy))
 	})
 	t.Run("work has its price where the pool is busy", func(t *testing.T) {
 		p, v := predicted(nil), wanting(2)
 		v.Overlap[0] = 50
 		p.grow(1)
-		p.give(v.Now.Add(-30*time.Second), 0, 15*math.E) // 15 are left after a window of 30
+		p.done[0] = done{15 * math.E, v.Now.Add(-30 * time.Second)} // 15 are left after a window of 30
 		pick(p, v, prompt8010(1), 1)
-		price := 1.5 * 0.25 / 0.75
-		isAbout(t, "score 0", v.Scores[0], ((1+price)*prefill(4010)+0.02)/2+step/(1-0.5))
-		isAbout(t, "score 1", v.Scores[1], ((1+price)*prefill(8010)+0.02)/2+step)
+		isAbout(t, "score 0", v.Scores[0], ((1+price(0.25))*prefill(4010)+0.02)/2+step/(1-0.5))
+		isAbout(t, "score 1", v.Scores[1], ((1+price(0.25))*prefill(8010)+0.02)/2+step)
 	})
 	t.Run("contexts make steps longer", func(t *testing.T) {
 		p, v := predicted(nil), wanting(1)
 		answer(p, pace.Model{Base: 0.01, Token: 1e-4, Context: 1e-7}, 4000)
 		m := p.pace.Model()
 		v.Book[0] = selection.Book{Outstanding: 10, OutstandingTokens: 100_000}
-		p.output, p.given[0] = 200, given{}
+		p.output, p.done[0] = 200, done{}
 		pick(p, v, prompt8010(1), 1)
 		w, start, added := m.Prefill(selection.Prefill(8010, 0), 100_000), m.Step(100_000), m.Context*8010
 		isAbout(t, "score", v.Scores[0], (w+start)/2+(start+added)/0.1+10*(0.5*w/200+added)/0.1)
@@ -189,8 +191,7 @@ func TestPredictedTTFTSpreadsABurst(t *testing.T) {
 		answer(p, pace.Model{Base: 0.008, Token: 2.1e-5, Attention: 7.85e-10, Context: 4e-8}, 1000)
 		p.grow(7)
 		for slot := range selection.Slot(8) {
-			p.given[slot] = given{}
-			p.give(v.Now, slot, busy*30)
+			p.done[slot] = done{busy * 30, v.Now}
 		}
 		v.Overlap[0] = 50
 		counts := make([]int, 8)
@@ -220,15 +221,15 @@ func TestPredictedTTFTGoesByTheMedianWithoutAnSLO(t *testing.T) {
 		e := selection.End{ShowsStart: true, Usage: selection.Usage{Known: true, Output: 11}}
 		e.TTFT = mono.FromSeconds(0.4 * r.Float64())
 		e.Ended = e.At.Add(mono.FromSeconds(10 * 0.04 * r.Float64()))
+		e.Ahead.Tokens = 1 // what a step costs is not to be learned here
 		p.LearnEnd(&e)
 	}
-	v := newView(1)
-	p.grow(0)
-	if d := p.standard(v); math.Abs(d.ttft/0.2-1) > 0.15 || math.Abs(d.tpot/0.02-1) > 0.15 {
+	v, idle := newView(1), []outlook{{}}
+	if d := p.standard(v, idle); math.Abs(d.ttft/0.2-1) > 0.15 || math.Abs(d.tpot/0.02-1) > 0.15 {
 		t.Errorf("calls get %+v, want about 0.2 and 0.02 s", d)
 	}
 	v.SLO.TTFT = time.Second
-	if d := p.standard(v); d.ttft != 1 || math.Abs(d.tpot/0.02-1) > 0.15 {
+	if d := p.standard(v, idle); d.ttft != 1 || math.Abs(d.tpot/0.02-1) > 0.15 {
 		t.Errorf("with an SLO for one of them, calls are held to %+v", d)
 	}
 }
@@ -249,7 +250,7 @@ func TestPredictedTTFTForgets(t *testing.T) {
 		e.TTFT = mono.FromSeconds(seconds)
 		p.LearnEnd(&e)
 	}
-	p.give(v.Now, 0, 10)
+	p.done[0] = done{10, v.Now}
 	pick(p, v, q, 1)
 	if v.Scores[0] < 1.5*v.Scores[1] {
 		t.Fatalf("scores %v: the first endpoint takes three times as long, and has work", v.Scores)
@@ -258,7 +259,56 @@ func TestPredictedTTFTForgets(t *testing.T) {
 	p.Forget(50) // never heard of
 	model := *p.pace.Model()
 	pick(p, v, q, 2)
-	if p.pace.Factor(0) != 1 || p.busy(v.Now, 0) > p.busy(v.Now, 1)+0.1 || *p.pace.Model() != model {
-		t.Errorf("factor %v, busy %v, model %+v", p.pace.Factor(0), p.busy(v.Now, 0), *p.pace.Model())
+	if p.pace.Factor(0) != 1 || p.before(v.Now, 0) != 0 || *p.pace.Model() != model {
+		t.Errorf("factor %v, %v s of prefill, model %+v", p.pace.Factor(0), p.before(v.Now, 0), *p.pace.Model())
+	}
+}
+
+// TestPredictedTTFTCountsPrefillThatWasDone: a first token shows it, an answer in one piece does,
+// and a call that ends without either has kept nobody busy.
+func TestPredictedTTFTCountsPrefillThatWasDone(t *testing.T) {
+	p, v := predicted(nil), wanting(2)
+	q := prompt8010(1)
+	pick(p, v, q, 1)
+	if p.before(v.Now, 0) != 0 || p.before(v.Now, 1) != 0 {
+		t.Error("a pick alone has made an endpoint busy")
+	}
+	s := selection.Sample{Slot: 1, At: v.Now, Input: q.InputTokens, Own: selection.Prefill(8010, 0), Ahead: selection.Work{Tokens: 1}}
+	p.Learn(&s)
+	isAbout(t, "prefill after a first token", p.before(v.Now, 1), 0.801)
+	p.LearnEnd(&selection.End{Sample: s, ShowsStart: true})
+	isAbout(t, "prefill after the end of that answer", p.before(v.Now, 1), 0.801)
+	p.LearnEnd(&selection.End{Sample: s})
+	isAbout(t, "prefill after an answer in one piece", p.before(v.Now, 1), 2*0.801)
+}
+
+// TestPredictedTTFTKeepsItsStandardWhereAnswersComeInOnePiece, as through a proxy that
+// buffers: a time between tokens of nothing would make all else count for nothing.
+func TestPredictedTTFTKeepsItsStandardWhereAnswersComeInOnePiece(t *testing.T) {
+	p, now := predicted(nil), mono.Time(time.Hour)
+	for range 2000 {
+		p.LearnEnd(&selection.End{
+			Sample: selection.Sample{At: now, TTFT: time.Second, Input: 1000, Own: selection.Prefill(1000, 0), Ahead: selection.Work{Tokens: 1}},
+			Ended:  now.Add(20 * time.Microsecond), ShowsStart: true,
+			Usage: selection.Usage{Known: true, Prompt: 1000, Output: 100},
+		})
+		now = now.Add(time.Millisecond)
+	}
+	v := newView(2)
+	v.Now, v.Overlap[0] = now, 50
+	v.Book[0].Outstanding, v.Book[0].OutstandingTokens = 1, 8010
+	if c := pick(p, v, prompt8010(1), 1); c.Index != 0 {
+		t.Errorf("half of the prompt is cached at 0, where one call decodes; costs %v, D_tpot %v s", v.Scores, float64(p.tpot))
+	}
+}
+
+// TestPredictedTTFTKnowsShortAnswers: those of one token have a length, too.
+func TestPredictedTTFTKnowsShortAnswers(t *testing.T) {
+	p := predicted(nil)
+	for range 1000 {
+		p.LearnEnd(&selection.End{ShowsStart: true, Usage: selection.Usage{Known: true, Output: 1}})
+	}
+	if p.output > 1.1 {
+		t.Errorf("after a thousand answers of one token their mean is %v", p.output)
 	}
 }
