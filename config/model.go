@@ -85,7 +85,7 @@ type Policy struct {
 // Signals says what is read from the endpoints' metrics.
 type Signals struct {
 	// Interval at which an endpoint's /metrics is read. 0: never.
-	Scrape time.Duration `config:"scrape" allowed:"0s or 100ms..5m"`
+	Scrape time.Duration `config:"scrape" allowed:"0s or 50ms..5m"`
 	// An older value counts as unknown. 0: any age counts. At least scrape.
 	MaxAge time.Duration `config:"max_age" allowed:"0s or 100ms..1h"`
 }

@@ -103,10 +103,19 @@ type Entrant struct {
 // Ours is the rule that is set beside its peers.
 const Ours = "predicted-ttft"
 
+// scrapes has, by rule, how often engines' gauges are read where its source does it more often
+// than the cells do: llm-d's router does every 50 ms (--refresh-metrics-interval).
+var scrapes = map[string]time.Duration{"weighted-scorers": 50 * time.Millisecond}
+
 // Policy returns the entrant of a policy with parameters, as policy.Parse reads them.
 func Policy(text string) (Entrant, error) {
 	rule, params, err := policy.Parse(text)
-	return Entrant{Name: text, Ours: rule.Name == Ours, Enter: func(s *sim.Scenario) { s.Rule, s.Params = rule, params }}, err
+	return Entrant{Name: text, Ours: rule.Name == Ours, Enter: func(s *sim.Scenario) {
+		s.Rule, s.Params = rule, params
+		if every, ok := scrapes[rule.Name]; ok {
+			s.Scrape = every
+		}
+	}}, err
 }
 
 // Bound is the name of the entrant that is no policy: sim.Pooled's one engine.

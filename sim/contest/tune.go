@@ -42,6 +42,7 @@ var grids = map[string][]string{
 		"prefix_cache_weight=2;token_load_weight=3;queue_threshold_tokens=100000;queue_weight=0;kv_cache_utilization_weight=0",
 		"affinity_threshold=0.8;max_ttft_penalty=2s;prefix_cache_weight=1;queue_weight=2;kv_cache_utilization_weight=0;active_request_weight=2",
 	},
+	"lmetric": {"hotspot_window=0s", "hotspot_window=10s"},
 	"sticky-until-saturated": {
 		"max_ttft_penalty=500ms", "max_ttft_penalty=1s", "max_ttft_penalty=2s", "max_ttft_penalty=5s",
 		"affinity_threshold=0.5;max_ttft_penalty=1s", "affinity_threshold=0.5;max_ttft_penalty=3s",
