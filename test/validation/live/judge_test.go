@@ -44,17 +44,22 @@ func TestJudge(t *testing.T) {
 		{name: "likewise where only the ranking counts", change: func(all []result) { swap(&all[0], &all[4]) }, ranking: true, want: predictor + " is better than least-outstanding"},
 		{name: "another policy in the file", change: func(all []result) { all[1].said.policies = map[string]int{"cache-aware": 100} }, want: "kv-cost: of 100 calls"},
 		{name: "a call that another policy placed", change: func(all []result) { all[1].said.policies = map[string]int{"cache-aware": 1, "kv-cost": 99} }, want: "kv-cost: of 100 calls"},
+		{name: "a call too many", change: func(all []result) { all[1].said.policies["cache-aware"] = 1 }, want: "kv-cost: of 100 calls"},
 		{name: "predictions times 1.3", change: func(all []result) {
 			for i := range all[4].said.ratios {
 				all[4].said.ratios[i] *= 1.3
 			}
 		}, want: "predictions are off by 30.0 % at the median; allowed: 15 %"},
 		{name: "no predictions", change: func(all []result) { all[4].said.ratios, all[4].said.short = nil, 100 }, want: "0 of 100 calls were predicted"},
+		{name: "nothing to predict", change: func(all []result) { all[4].said.ratios = nil }, want: "predictions are off by NaN"},
 		{name: "few predictions", change: func(all []result) { all[4].said.short = 90 }, want: "10 of 100 calls were predicted"},
 		{name: "a late engine", change: func(all []result) { all[2].live.Lags = append(all[2].live.Lags, stage.Lag{P99: 0.03}) }, want: "cache-aware: the run does not count"},
 		{name: "always a little late", change: func(all []result) { all[2].live.Lags[0].Mean = 0.003 }, want: "cache-aware: the run does not count"},
 		{name: "late where only the ranking counts", change: func(all []result) { all[2].live.Lags[0].P99 = 1 }, ranking: true},
 		{name: "a rate that tells nothing", change: func(all []result) { all[4].simulated[0].TTFT.Mean = 0.73 }, want: "the rate does not tell " + predictor + " from cache-aware"},
+		{name: "runs that overlap", change: func(all []result) {
+			all[2].simulated[0].TTFT.Mean, all[2].simulated[1].TTFT.Mean = 0.4, 1
+		}, want: "the rate does not tell " + predictor + " from cache-aware"},
 		{name: "within the margin", change: func(all []result) {
 			all[4].simulated[0].TTFT.Mean, all[4].simulated[1].TTFT.Mean = 0.719, 0.719
 		}, want: "the rate does not tell " + predictor + " from cache-aware"},
