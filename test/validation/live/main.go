@@ -100,16 +100,9 @@ func (o *options) run(ctx context.Context) (bool, error) {
 		}
 	}
 	for i, policy := range policies {
-		fmt.Fprintf(os.Stderr, "%s: in real time\n", policy)
 		all[i].policy = policy
-		if all[i].live, err = s.Live(ctx, policy); err != nil {
+		if err := o.play(ctx, s, &all[i]); err != nil {
 			return false, fmt.Errorf("%s in real time: %w", policy, err)
-		}
-		if all[i].said, err = readPredictions(all[i].live.Log); err != nil {
-			return false, err
-		}
-		if n := all[i].simulated[0].Calls; n != all[i].live.Calls {
-			return false, fmt.Errorf("%s: %.0f calls in real time, %.0f simulated", policy, all[i].live.Calls, n)
 		}
 	}
 	wrong := o.judge(os.Stdout, all)
@@ -117,4 +110,30 @@ func (o *options) run(ctx context.Context) (bool, error) {
 		fmt.Println("WRONG:", w)
 	}
 	return len(wrong) == 0, nil
+}
+
+// tries is how often a run is made until the machine was fast enough for it.
+const tries = 3
+
+// play makes a policy's run in real time.
+func (o *options) play(ctx context.Context, s *stage.Stage, r *result) (err error) {
+	for n := 1; n == 1 || n <= tries && r.late() != ""; n++ {
+		if n > 1 {
+			fmt.Fprintln(os.Stderr, r.late())
+		}
+		fmt.Fprintf(os.Stderr, "%s: in real time\n", r.policy)
+		if r.live, err = s.Live(ctx, r.policy); err != nil {
+			return err
+		}
+		if o.ranking {
+			break
+		}
+	}
+	if r.said, err = readPredictions(r.live.Log); err != nil {
+		return err
+	}
+	if n := r.simulated[0].Calls; n != r.live.Calls {
+		return fmt.Errorf("%.0f calls, %.0f simulated", r.live.Calls, n)
+	}
+	return nil
 }
