@@ -121,7 +121,7 @@ validate-sim: build ## one trace in real time and simulated, side by side (6 min
 	cd test/validation && $(GO) run . -binary ../../.bin/kvasir $(ARGS)
 
 .PHONY: validate-live
-validate-live: build ## the policies' ranking and the predicted TTFT in real time, beside the simulator (12 minutes)
+validate-live: build ## the policies' ranking and the predicted TTFT in real time, beside the simulator (10 minutes)
 	cd test/validation && $(GO) run ./live -binary ../../.bin/kvasir $(ARGS)
 
 .PHONY: test-real
