@@ -120,6 +120,10 @@ results-quick: build ## print a small version of that, three minutes on 2 cores 
 validate-sim: build ## one trace in real time and simulated, side by side (6 minutes)
 	cd test/validation && $(GO) run . -binary ../../.bin/kvasir $(ARGS)
 
+.PHONY: validate-live
+validate-live: build ## the policies' ranking and the predicted TTFT in real time, beside the simulator (10 minutes)
+	cd test/validation && $(GO) run ./live -binary ../../.bin/kvasir $(ARGS)
+
 .PHONY: test-real
 test-real: ## install llama.cpp's server and uvicorn, put kvasir before them
 	bash test/real/install.sh

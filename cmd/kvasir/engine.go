@@ -68,6 +68,7 @@ faults while it runs:
     POST /emulator/slow?factor=F    steps take F times as long; 1 undoes it
     POST /emulator/restart?down=D   drop everything; for the duration D connections are reset
     POST /emulator/sleep?level=L    sleep (1 or 2); POST /emulator/wake undoes it
+    GET  /emulator/lag              how late outputs came, as the machine was busy
 
 example:
   kvasir engine --listen 127.0.0.1:8000 --model tiny --max-num-seqs 64 --fault-reset-rate 0.01

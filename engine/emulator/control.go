@@ -23,6 +23,7 @@ import (
 //	POST   /emulator/restart?down=D    begin anew; for the duration D (default 0s) connections are reset
 //	POST   /emulator/sleep?level=L     sleep (1 or 2, default 1); also /sleep
 //	POST   /emulator/wake              wake; also /wake_up
+//	GET    /emulator/lag               how late the outputs of steps came, as JSON (Lag)
 //	GET    /is_sleeping                {"is_sleeping":false}
 func (s *Server) controls() routes {
 	return routes{
@@ -31,6 +32,7 @@ func (s *Server) controls() routes {
 		"/emulator/restart": {http.MethodPost: s.postRestart},
 		"/emulator/sleep":   {http.MethodPost: s.postSleep},
 		"/emulator/wake":    {http.MethodPost: s.postWake},
+		"/emulator/lag":     {http.MethodGet: s.showLag},
 		"/sleep":            {http.MethodPost: s.postSleep},
 		"/wake_up":          {http.MethodPost: s.postWake},
 		"/is_sleeping":      {http.MethodGet: s.isSleeping},
@@ -157,6 +159,19 @@ func (s *Server) postFault(w http.ResponseWriter, r *http.Request) {
 func (s *Server) liftFault(w http.ResponseWriter, r *http.Request) {
 	_ = s.Impose(Fault{}) // no fault is always allowed
 	s.showFault(w, r)
+}
+
+func (s *Server) showLag(w http.ResponseWriter, r *http.Request) {
+	lag, err := s.Lag(r.Context())
+	var b []byte
+	if err == nil {
+		b, err = json.Marshal(lag)
+	}
+	if err != nil {
+		refuseControl(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, b)
 }
 
 func (s *Server) postSlow(w http.ResponseWriter, r *http.Request) {

@@ -23,6 +23,7 @@ import (
 	"kvasir/engine"
 	"kvasir/engine/tokenizer"
 	"kvasir/internal/mono"
+	"kvasir/internal/stats"
 )
 
 // Defaults of Config.
@@ -154,6 +155,7 @@ type Server struct {
 	pace   float64 // of Throttle
 	asleep int     // sleep level, 0 awake
 	loras  loraInfo
+	lag    stats.Histogram // nanoseconds
 
 	mu    sync.Mutex
 	stats []engine.Stats // by rank

@@ -97,6 +97,9 @@ func (s *Server) next() (first mono.Time, any bool) {
 // gets an output finds it in Stats.
 func (s *Server) advance(now mono.Time) {
 	for _, k := range s.ranks {
+		if at, ok := k.engine.Next(); ok && at <= now {
+			s.lag.Add(int64(now.Sub(at)))
+		}
 		k.outputs = k.engine.Advance(now)
 	}
 	s.publish()

@@ -5,24 +5,20 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"math"
-	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"kvasir/test/validation/stage"
 )
 
 // What the two may differ by, as a share of the real-time figure.
@@ -67,209 +63,44 @@ func main() {
 	}
 }
 
-// figures are what both tools tell, in seconds; the keys of their JSON.
-type figures struct {
-	Calls  float64   `json:"calls"`
-	TTFT   quantiles `json:"ttft_s"`
-	TPOT   quantiles `json:"tpot_s"`
-	E2E    quantiles `json:"e2e_s"`
-	Cached *float64  `json:"cached_token_ratio"`
-}
-
-type quantiles struct {
-	Mean float64 `json:"mean"`
-	P50  float64 `json:"p50"`
-	P95  float64 `json:"p95"`
-}
-
 // pair is one policy by both.
 type pair struct {
 	policy    string
-	real, sim figures
+	real, sim stage.Figures
 }
 
 // run reports whether simulator and real time agree.
 func (o *options) run(ctx context.Context) (bool, error) {
-	dir, err := os.MkdirTemp("", "kvasir-validation-")
+	s, err := stage.New(ctx, o.binary)
 	if err != nil {
 		return false, err
 	}
-	defer os.RemoveAll(dir)
-	s := &stage{options: o, dir: dir, kvasir: o.binary}
-	if s.kvasir == "" {
-		s.kvasir = filepath.Join(dir, "kvasir")
-		if out, err := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join("..", ".."), "-o", s.kvasir, "./cmd/kvasir").CombinedOutput(); err != nil {
-			return false, fmt.Errorf("go build: %w\n%s", err, out)
-		}
+	defer os.RemoveAll(s.Dir)
+	s.Replicas, s.Profile = o.replicas, o.profile
+	if o.report {
+		s.LagBound = time.Minute
 	}
-	// Both play the same file: times, lengths and prefixes are settled before.
-	s.calls = filepath.Join(dir, "calls.jsonl")
-	if _, err := s.output(ctx, "trace", "convert", "--seed", "1", "--for", o.length.String(), "--rate", fmt.Sprint(o.rate), o.trace, s.calls); err != nil {
+	// Both play the same file.
+	if err := s.Settle(ctx, o.trace, o.length, o.rate); err != nil {
 		return false, err
+	}
+	if o.keep != "" {
+		s.Dir, s.Detailed = o.keep, true
 	}
 	var pairs []pair
 	for policy := range strings.SplitSeq(o.policies, ",") {
 		fmt.Fprintf(os.Stderr, "%s: in real time, about %v\n", policy, time.Duration(float64(o.length)/o.rate).Round(time.Second))
-		p := pair{policy: policy}
-		if p.real, err = s.live(ctx, policy); err != nil {
+		live, err := s.Live(ctx, policy)
+		if err != nil {
 			return false, fmt.Errorf("%s in real time: %w", policy, err)
 		}
-		if p.sim, err = s.simulated(ctx, policy); err != nil {
+		simulated, err := s.Simulated(ctx, stage.Seed, 1, policy)
+		if err != nil {
 			return false, fmt.Errorf("%s simulated: %w", policy, err)
 		}
-		pairs = append(pairs, p)
+		pairs = append(pairs, pair{policy, live.Figures, simulated[0]})
 	}
 	return o.judge(pairs) || o.report, nil
-}
-
-// stage is where the trace is played.
-type stage struct {
-	*options
-	dir, kvasir, calls string
-}
-
-// output runs kvasir and returns what it prints.
-func (s *stage) output(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, s.kvasir, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	var complaint strings.Builder
-	cmd.Stderr = &complaint
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("kvasir %s: %w\n%s%s", args[0], err, complaint.String(), out)
-	}
-	return out, nil
-}
-
-// simulated plays the trace in virtual time.
-func (s *stage) simulated(ctx context.Context, policy string) (figures, error) {
-	model, device, _ := strings.Cut(s.profile, "/")
-	args := []string{
-		"sim", "--trace", s.calls, "--policy", policy, "--replicas", strconv.Itoa(s.replicas),
-		"--model", model, "--device", device, "--block-size", "16", "--warmup", "0", "--seed", strconv.Itoa(seed), "--format", "json",
-	}
-	if s.keep != "" {
-		args = append(args, "--calls", filepath.Join(s.keep, policy+".csv"))
-	}
-	out, err := s.output(ctx, args...)
-	if err != nil {
-		return figures{}, err
-	}
-	var report struct{ Results []figures }
-	if err := json.Unmarshal(out, &report); err != nil {
-		return figures{}, err
-	}
-	if len(report.Results) != 1 {
-		return figures{}, fmt.Errorf("%d results", len(report.Results))
-	}
-	return report.Results[0], nil
-}
-
-// live plays it over sockets.
-func (s *stage) live(ctx context.Context, policy string) (figures, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ports, err := freePorts(s.replicas + 2)
-	if err != nil {
-		return figures{}, err
-	}
-	gateway, admin := ports[0], ports[1]
-	config := fmt.Sprintf("listen: %s\nadmin: %s\nseed: %d\ndrain: 1s\ndrain_delay: 0s\nmodels:\n  m:\n    policy: %s\n    endpoints:\n", gateway, admin, seed, policy)
-	var all []*exec.Cmd
-	start := func(args ...string) error {
-		cmd := exec.CommandContext(ctx, s.kvasir, args...)
-		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-		cmd.WaitDelay = 10 * time.Second
-		all = append(all, cmd)
-		return cmd.Start()
-	}
-	defer func() {
-		cancel()
-		for _, cmd := range all {
-			_ = cmd.Wait() // it was told to end
-		}
-	}()
-	for _, address := range ports[2:] {
-		config += "      - http://" + address + "\n"
-		if err := start("engine", "--listen", address, "--model", "m", "--profile", s.profile, "--shutdown-timeout", "1s"); err != nil {
-			return figures{}, err
-		}
-	}
-	file := filepath.Join(s.dir, "kvasir.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		return figures{}, err
-	}
-	if err := start("serve", "--config", file); err != nil {
-		return figures{}, err
-	}
-	if err := ready(ctx, "http://"+admin+"/readyz"); err != nil {
-		return figures{}, err
-	}
-	// Slow start and the first scrapes are over then, as they are in the simulator.
-	select {
-	case <-time.After(settle):
-	case <-ctx.Done():
-		return figures{}, ctx.Err()
-	}
-	result := filepath.Join(cmp.Or(s.keep, s.dir), policy+".json")
-	args := []string{
-		"bench", "--base-url", "http://" + gateway, "--model", "m", "--backend", "openai-chat", "--endpoint", "/v1/chat/completions",
-		"--dataset-name", "kvasir", "--dataset-path", s.calls, "--self-timed", "--ignore-eos", "--ready-check-timeout-sec", "0", "--save-result", "--result-filename", result,
-	}
-	if o := s.options; o.report {
-		args = append(args, "--lag-bound", "1m")
-	}
-	if s.keep != "" {
-		args = append(args, "--save-detailed")
-	}
-	if _, err := s.output(ctx, args...); err != nil {
-		return figures{}, err
-	}
-	text, err := os.ReadFile(result)
-	if err != nil {
-		return figures{}, err
-	}
-	var report struct {
-		Kvasir figures
-		Failed int
-	}
-	if err := json.Unmarshal(text, &report); err != nil {
-		return figures{}, err
-	}
-	if report.Failed > 0 {
-		return figures{}, fmt.Errorf("%d calls failed", report.Failed)
-	}
-	return report.Kvasir, nil
-}
-
-// seed is that of both sides' draws: a rule that picks at random picks the same endpoint for
-// the n-th call of a gateway, live and simulated.
-const seed = 1
-
-// settle is longer than health.slow_start.
-const settle = 12 * time.Second
-
-// ready waits until the gateway can route.
-func ready(ctx context.Context, url string) error {
-	for range 300 {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		if resp, err := http.DefaultClient.Do(r); err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return errors.New("the gateway is not ready after 30 s")
 }
 
 // judge prints the table and reports whether all is within bounds.
@@ -281,7 +112,7 @@ func (o *options) judge(pairs []pair) bool {
 	for _, p := range pairs {
 		for _, x := range []struct {
 			what string
-			of   figures
+			of   stage.Figures
 		}{{"real time", p.real}, {"simulated", p.sim}} {
 			cached := "-"
 			if x.of.Cached != nil {
@@ -296,7 +127,7 @@ func (o *options) judge(pairs []pair) bool {
 		ok = ok && math.Abs(p50) <= mostP50 && math.Abs(p95) <= mostP95
 	}
 	_ = t.Flush() // standard output
-	rank := func(of func(pair) figures) []string {
+	rank := func(of func(pair) stage.Figures) []string {
 		sorted := slices.Clone(pairs)
 		slices.SortFunc(sorted, func(a, b pair) int {
 			if of(a).TTFT.Mean < of(b).TTFT.Mean {
@@ -310,7 +141,7 @@ func (o *options) judge(pairs []pair) bool {
 		}
 		return names
 	}
-	real, sim := rank(func(p pair) figures { return p.real }), rank(func(p pair) figures { return p.sim })
+	real, sim := rank(func(p pair) stage.Figures { return p.real }), rank(func(p pair) stage.Figures { return p.sim })
 	same := slices.Equal(real, sim)
 	fmt.Printf("\nby mean TTFT: %s in real time, %s simulated\n", strings.Join(real, " < "), strings.Join(sim, " < "))
 	fmt.Printf("allowed: TTFT P50 within %.0f %%, P95 within %.0f %%, the same ranking: %s\n", 100*mostP50, 100*mostP95, map[bool]string{true: "kept", false: "NOT kept"}[ok && same])
