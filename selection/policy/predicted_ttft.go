@@ -241,6 +241,15 @@ func (p *predictedTTFT) give(now mono.Time, slot selection.Slot, seconds float64
 	t.at = now
 }
 
+// Witness counts the prefill that other gateways give as the endpoint's traffic.
+func (p *predictedTTFT) Witness(at mono.Time, slot selection.Slot, w selection.Work) {
+	p.grow(slot)
+	if t := &p.given[slot]; at < t.at { // it has been on its way
+		at = t.at
+	}
+	p.give(at, slot, p.pace.Factor(slot)*p.pace.Model().Prefill(w, 0))
+}
+
 // LearnEnd teaches the pace of endpoints, and how long answers are. Only calls that found no
 // other prefill under way say what their own took.
 func (p *predictedTTFT) LearnEnd(e *selection.End) {
@@ -294,5 +303,5 @@ var (
 	_ selection.Predictor   = (*predictedTTFT)(nil)
 	_ selection.Explainer   = (*predictedTTFT)(nil)
 	_ selection.Forgetter   = (*predictedTTFT)(nil)
-	_ selection.Explainer   = (*predictedTTFT)(nil)
+	_ selection.Witness     = (*predictedTTFT)(nil)
 )
