@@ -297,14 +297,18 @@ func TestPeers_TheOldestCallIsAtTheHead(t *testing.T) {
 	x.now = 1000
 	x.arrive(0, 50, 0)
 	head := selection.Prefill(80, 0)
+	seen := func(at mono.Time) selection.Book {
+		m.gather(at, m.pools[0])
+		return m.loads[0]
+	}
 	share := Share{Outstanding: 2, Pending: 1, PendingWork: head, Head: head, HeadSent: 600, LastFirst: 300}
 	heardAt(m, 1200, Word{Peer: 7, Number: 1, Share: share})
-	if b := m.merged(0); b.Head != head || b.HeadSince != 900 || b.PendingWork != head.Plus(selection.Prefill(50, 0)) || b.Pending != 2 {
+	if b := seen(1202); b.Head != head || b.HeadSince != 900 || b.PendingWork != head.Plus(selection.Prefill(50, 0)) || b.Pending != 2 {
 		t.Errorf("the head is %+v since %d of %+v; want the peer's, sent at 600, since 900", b.Head, b.HeadSince, b.PendingWork)
 	}
 	share.HeadSent = 100 // at 1200: later than the own one
 	heardAt(m, 1300, Word{Peer: 7, Number: 2, Share: share})
-	if b := m.merged(0); b.Head != selection.Prefill(50, 0) || b.HeadSince != 1000 {
+	if b := seen(1302); b.Head != selection.Prefill(50, 0) || b.HeadSince != 1000 {
 		t.Errorf("the head is %+v since %d; want the own one since 1000", b.Head, b.HeadSince)
 	}
 }
@@ -379,7 +383,7 @@ func TestPeers_AreToldInBatches(t *testing.T) {
 	}
 	x.pass(50 * time.Millisecond)
 	x.wantAgreement("after the last batch")
-	for range MostPrompts {
+	for range MostPrompts + 1 { // the first is told at once, as it is time again
 		x.arrive(0, 100, 1)
 	}
 	if len(x.machines[0].telling.prompts) >= MostPrompts {
