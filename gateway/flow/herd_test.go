@@ -13,11 +13,13 @@ import (
 type witness struct {
 	lightest
 	work  selection.Work
+	order []int64
 	knows bool
 }
 
 func (w *witness) Witness(_ mono.Time, _ selection.Slot, k selection.Work) {
 	w.work = w.work.Plus(k)
+	w.order = append(w.order, k.Tokens)
 }
 
 // PrefillTime makes it a selection.Predictor.
@@ -115,6 +117,25 @@ func TestPeers_OldNewsLetsAPolicyLearn(t *testing.T) {
 		c := &m.calls[a[0].Ticket.index]
 		if got := c.ahead.Tokens; c.slot == 2 || got != want {
 			t.Errorf("call %d is taken to have found %d tokens of prefill at endpoint %d, want %d", i, got, c.slot, want)
+		}
+	}
+}
+
+// TestPeers_WhoIsDeliveredFirstDoesNotMatter: words of one instant are folded in one order.
+func TestPeers_WhoIsDeliveredFirstDoesNotMatter(t *testing.T) {
+	words := []Word{
+		{Kind: WordSent, Peer: 8, Number: 2, Work: selection.Work{Tokens: 2}},
+		{Kind: WordSent, Peer: 9, Number: 1, Work: selection.Work{Tokens: 3}},
+		{Kind: WordSent, Peer: 8, Number: 1, Work: selection.Work{Tokens: 1}},
+	}
+	for range words {
+		words = append(words[1:], words[0])
+		p := &witness{}
+		c := newConfig(newTestPool("p", p, "a"))
+		c.Sharing = DefaultSharing(1)
+		heardAt(New(c), 10, words...)
+		if !slices.Equal(p.order, []int64{1, 2, 3}) {
+			t.Errorf("folded as %v", p.order)
 		}
 	}
 }
