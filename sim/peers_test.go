@@ -67,3 +67,14 @@ func TestSharing_OldNewsDoesNotHerd(t *testing.T) {
 		}
 	}
 }
+
+// TestSharing_WhatIsOnItsWayIsNotKnown: what comes after the last call changes nothing.
+func TestSharing_WhatIsOnItsWayIsNotKnown(t *testing.T) {
+	s := sharingScenario(t, "cache-aware")
+	s.PeerDelay = time.Hour
+	late := mustRun(t, s)
+	s.Sharing = flow.Sharing{}
+	if alone := mustRun(t, s); late.TTFT != alone.TTFT || late.CachedRatio != alone.CachedRatio {
+		t.Errorf("mean TTFT %v, %v cached with news that comes too late, %v and %v without", late.TTFT.Mean, late.CachedRatio, alone.TTFT.Mean, alone.CachedRatio)
+	}
+}
