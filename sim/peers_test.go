@@ -70,7 +70,7 @@ func TestSharing_OldNewsDoesNotHerd(t *testing.T) {
 
 // TestSharing_WhatIsOnItsWayIsNotKnown: what comes after the last call changes nothing.
 func TestSharing_WhatIsOnItsWayIsNotKnown(t *testing.T) {
-	s := sharingScenario(t, "cache-aware")
+	s := sharingScenario(t, "predicted-ttft")
 	s.PeerDelay = time.Hour
 	late := mustRun(t, s)
 	s.Sharing = flow.Sharing{}
