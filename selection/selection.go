@@ -95,8 +95,10 @@ type Endpoint struct {
 	Load       signal.Load
 }
 
-// Book is the load book's entry of one endpoint: this router's own dispatches, exact
-// and without age. A policy reads it and never writes it.
+// Book is the load book's entry of one endpoint: this router's own dispatches, exact and
+// without age, and those of other gateways as far as these have told and are believed. Unseen
+// are only its own: the others do not tell which of their calls a Load has seen. A policy
+// reads it and never writes it.
 type Book struct {
 	Outstanding       int32 // calls accepted and not finished
 	Unseen            int32 // of those, dispatched after the endpoint's Load was true
@@ -110,7 +112,7 @@ type Book struct {
 	HeadSince   mono.Time // since when the endpoint can have worked on it: its dispatch, or the first token of one before it
 	HeadSilent  bool      // it is not streamed, so it may be prefilled already, and those after it
 
-	ActiveBlocks int64 // length in fine blocks (kvblock.Span) of the prompts of the outstanding calls, where a block that several share counts once; 0 unless the policy is an ActiveUser
+	ActiveBlocks int64 // length in fine blocks (kvblock.Span) of the prompts of the outstanding calls, where a block that several share counts once (for each gateway); 0 unless the policy is an ActiveUser
 }
 
 // SLO is what the callers of a model want of it; zero: nothing is said.
@@ -199,6 +201,13 @@ type Predictor interface {
 	// PrefillTime returns how long the slot's endpoint takes for the work while it has no
 	// other prefill to do; false where it is not known yet.
 	PrefillTime(slot Slot, w Work) (time.Duration, bool)
+}
+
+// Witness is a Policy that takes account of the prefill of other gateways' calls.
+type Witness interface {
+	// Witness tells of work that a first token has shown to be done, as far as it is to count, at
+	// an instant that may be before the newest Pick.
+	Witness(at mono.Time, slot Slot, w Work)
 }
 
 // End is what came of a call whose answer is complete.
@@ -338,4 +347,5 @@ type Source string
 const (
 	FromReport     Source = "report"     // the endpoint says so: a scrape of its metrics, for example
 	FromDispatches Source = "dispatches" // this router's own load book, exact
+	FromPeers      Source = "peers"      // what other gateways have told of theirs, as far as it is believed
 )

@@ -16,6 +16,7 @@ const (
 	paces               // an engine becomes slower or faster
 	scrapes             // a router reads an engine's gauges
 	hears               // a router gets what was read
+	learns              // a router gets what another one tells
 	pulses              // a router sees that an engine's streams go on
 	arrives             // a call comes
 	leaves              // a client goes
@@ -33,6 +34,7 @@ type event struct {
 	serial   uint32       // of the life, when the event was planned
 	life     *life        // arrives, leaves
 	load     *signal.Load // hears
+	told     *told        // learns
 }
 
 func (e *event) before(f *event) bool {
@@ -114,6 +116,8 @@ func (w *world) handle(e *event) {
 		w.routers[e.router].scrape(e.at, int(e.engine))
 	case hears:
 		w.routers[e.router].hear(e.at, int(e.engine), e.load)
+	case learns:
+		w.routers[e.router].learn(e.at, e.told)
 	case pulses:
 		w.replicas[e.engine].pulse(e.at)
 	case arrives:

@@ -114,10 +114,11 @@ var refusedByEngine = map[string]string{
 
 // WriteTable writes the rows for people, with ± where there are several seeds, and below them
 // the classes of a workload that has several, and what became of calls that did not end well.
-func WriteTable(w io.Writer, rows []Row) error {
+// The first column is headed first and has the rows' Policy.
+func WriteTable(w io.Writer, first string, rows []Row) error {
 	seeds := slices.ContainsFunc(rows, func(r Row) bool { return r.Half != nil })
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	head, units := []string{"policy"}, []string{""}
+	head, units := []string{first}, []string{""}
 	for _, c := range columns {
 		if c.head == "" {
 			continue

@@ -173,6 +173,9 @@ func (r *router) do(now mono.Time, actions []flow.Action) {
 		switch a.Kind {
 		case flow.WakeAt:
 			continue
+		case flow.Tell:
+			r.tell(now)
+			continue
 		case flow.Ejected, flow.Returned, flow.Restarted, flow.TrustChanged, flow.Freed:
 			continue // for logs; the snapshot at the end has the state
 		case flow.Recall:

@@ -33,6 +33,10 @@ type Scenario struct {
 	Stagger  bool          // gateways read at instants of their own; else all at the same ones
 	Loss     float64       // share of the readings that are lost, 0 to 1
 
+	Sharing   flow.Sharing  // gateways tell each other what they send; Peer is filled in
+	PeerDelay time.Duration // until the others have it
+	PeerLoss  float64       // share of what is told that a gateway does not get, 0 to 1
+
 	Workload SessionsConfig // Routers, Seed, EngineBlockTokens and Ended are filled in
 	Warmup   time.Duration  // calls that come earlier are not measured
 	SLO      SLO
@@ -208,6 +212,16 @@ func (s *Scenario) Router(g int) Router {
 			Seed: s.Seed + uint64(g), Retry: s.Retry, Health: s.Health, Prefix: s.Prefix,
 			SLO: selection.SLO{TTFT: s.SLO.TTFT, TPOT: s.SLO.TPOT}, Pools: []flow.Pool{pool},
 		},
+	}
+	r.PeerDelay = s.PeerDelay
+	if r.Machine.Sharing = s.Sharing; s.Sharing.On {
+		r.Machine.Sharing.Peer = flow.PeerID(g + 1)
+	}
+	if s.PeerLoss > 0 {
+		r.PeerLoss = func(peer int, now mono.Time) bool {
+			x := seed.New(s.Seed, seed.PeerLoss, uint64(g)<<32|uint64(peer), uint64(now))
+			return x.Float64() < s.PeerLoss
+		}
 	}
 	for e := range s.Engines {
 		// Of one gateway, readings are spread over the interval; so they are of several only

@@ -268,7 +268,7 @@ func TestWriteTable_ClassesAndLosses(t *testing.T) {
 	sum := Summary{Calls: 10, Unfinished: map[string]Number{"broken": 2}, Classes: map[string]Summary{"a": {Calls: 4}, "b": {Calls: 6}}}
 	other := Summary{Calls: 10, Skipped: 3}
 	var out bytes.Buffer
-	if err := WriteTable(&out, []Row{NewRow("x", []Summary{sum}), NewRow("y", []Summary{sum}), NewRow("z", []Summary{other})}); err != nil {
+	if err := WriteTable(&out, "policy", []Row{NewRow("x", []Summary{sum}), NewRow("y", []Summary{sum}), NewRow("z", []Summary{other})}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"x, y: 2 calls ended with broken\n", "z: 3 calls were not sent", "policy  class", "     x      a      4"} {

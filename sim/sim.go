@@ -61,6 +61,10 @@ type Router struct {
 	Phases  []time.Duration                      // of the first scrape, by engine
 	Delay   time.Duration                        // from the reading of a gauge until the router has it
 	Loss    func(engine int, now mono.Time) bool // whether a scrape is lost; nil: none is
+
+	// Of what other routers tell, where their machines do (flow.Sharing).
+	PeerDelay time.Duration                      // until this one has it
+	PeerLoss  func(peer int, now mono.Time) bool // whether this one does not get it; nil: it does
 }
 
 // Engine is one replica and what happens to it.

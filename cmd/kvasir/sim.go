@@ -44,8 +44,12 @@ pool:
   --model NAME --device NAME of the replicas (default llama-3.1-8b on h100); --device takes a
                              list with counts for a mixed pool: h100*3,a100*1
   --gateways N               each with a view of its own (default 1); a session stays with one. A list,
-                             1,2,4,8, prints a table for each number, at the same rates; --load then
-                             takes its share of the capacity with the first one
+                             1,2,4,8, compares them at the same rate; --load then takes its share of
+                             the capacity with the first one
+  --sharing SPEC             none: each gateway knows of its own calls alone; 5ms: they tell each other
+                             what they send where, which is heard so late; 5ms/0.3: and that share of
+                             it never. A list compares them (default none; where --gateways is a list,
+                             ` + comparedSharing + `)
   --scrape D                 between two readings of an engine's gauges, 0: none (default 1s)
   --scrape-delay D           from a reading until the gateway has it (default 0s)
   --scrape-loss SHARE        of the readings (default 0)
@@ -123,6 +127,7 @@ type simOptions struct {
 	load                    float64 // 0: --rate-scale counts
 	svg, csv                string
 	gateways                []int
+	sharing                 []sharing
 	block                   int
 	blocksGiven             bool     // their number, by a flag
 	events                  []string // the flags that say what happens to engines

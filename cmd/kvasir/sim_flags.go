@@ -49,6 +49,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	s.Health = health.Default()
 	f.DurationVar(&s.Health.SlowStart, "slow-start", s.Health.SlowStart, "")
 	f.BoolVar(&s.Stagger, "stagger", false, "")
+	shared := f.String("sharing", "none", "")
 	queue := f.String("queue", "", "")
 	flight := f.String("single-flight", "", "")
 	var e replicaFlags
@@ -145,6 +146,13 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	if d := s.Health.SlowStart; d != 0 && (d < time.Second || d > time.Hour) {
 		bad("slow-start", d, "0s or 1s..1h")
 	}
+	if len(o.gateways) > 1 && !given["sharing"] {
+		*shared = comparedSharing
+	}
+	var err error
+	if o.sharing, err = parseSharing(*shared); err != nil {
+		errs = append(errs, err)
+	}
 	if !(o.attainment > 0 && o.attainment <= 1) {
 		bad("attainment", o.attainment, "above 0, at most 1")
 	}
@@ -170,8 +178,8 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 		{given["device"] && strings.Contains(*devices, "*"), given["replicas"], "--replicas is given beside --device with counts, which say how many there are"},
 		{o.goodput, o.load > 0, "--goodput searches for the rate that --load and --sensitivity take a share of: one of them"},
 		{o.sensitivity, o.format == "csv", "--sensitivity prints a table or JSON, no csv"},
-		{strings.Contains(*gateways, ","), o.format == "csv" || o.sensitivity || o.timeline != "" || o.calls != "" || o.svg != "" || o.csv != "",
-			"--gateways is a list, which prints a table for each number or JSON; --sensitivity, --format csv, --timeline, --calls, --svg and --csv go with one number"},
+		{strings.Contains(*gateways+*shared, ","), o.format == "csv" || o.sensitivity || o.timeline != "" || o.calls != "" || o.svg != "" || o.csv != "",
+			"--gateways or --sharing is a list, which prints tables that compare, or JSON; --sensitivity, --format csv, --timeline, --calls, --svg and --csv go with one of each"},
 		{o.load > 0, given["rate-scale"], "--rate-scale is given beside --load or --sensitivity, which find the rate"},
 	} {
 		if x.a && x.b {
@@ -259,12 +267,13 @@ func parseTTFT(text string, slo *sim.SLO) error {
 
 // Bounds of what one command may ask for.
 const (
-	longest      = 10000 * time.Hour // of durations
-	mostReplicas = 4096
-	mostBlocks   = 1 << 27 // of KV, over all engines: about 5 GB
-	mostReadings = 1000    // of one engine that are on their way to one gateway
-	mostPrefills = 1000    // of --slo-ttft
-	mostGateways = 1 << 10
+	longest          = 10000 * time.Hour // of durations
+	mostReplicas     = 4096
+	mostBlocks       = 1 << 27     // of KV, over all engines: about 5 GB
+	mostReadings     = 1000        // of one engine that are on their way to one gateway
+	mostPrefills     = 1000        // of --slo-ttft
+	longestPeerDelay = time.Minute // what is told meanwhile is in memory
+	mostGateways     = 1 << 10
 )
 
 // sameFiles reports files that would be written twice, or over the trace.

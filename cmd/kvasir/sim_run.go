@@ -61,6 +61,7 @@ func (o *simOptions) run(ctx context.Context, env environment) error {
 	defer s.runs.end()
 	var notes []string
 	o.scenario.Gateways = o.gateways[0]
+	o.sharing[0].set(&o.scenario)
 	if o.load > 0 && !o.sensitivity {
 		if err := s.matchLoad(ctx); err != nil {
 			return err
@@ -71,9 +72,11 @@ func (o *simOptions) run(ctx context.Context, env environment) error {
 		notes = append(notes, fmt.Sprintf("rate scale %.4g is %g of the pool's capacity, %.4g (least-outstanding's goodput)", o.rate, o.load, o.rate/o.load))
 	}
 	var reports []*simReport
-	for _, n := range o.gateways {
-		o.scenario.Gateways = n
+	for _, v := range o.variants() {
+		o.scenario.Gateways = v.gateways
+		v.sharing.set(&o.scenario)
 		report := &simReport{Config: o.describe(s.work)}
+		report.Config.Gateways, report.Config.Sharing = v.gateways, v.sharing.String()
 		report.Config.Notes = append(report.Config.Notes, notes...)
 		switch {
 		case o.sensitivity:
@@ -127,6 +130,7 @@ type simConfig struct {
 	Events     []string `json:"events,omitempty"`
 	BlockSize  int      `json:"block_size"`
 	Gateways   int      `json:"gateways"`
+	Sharing    string   `json:"sharing"`
 	Queue      string   `json:"queue,omitempty"`
 	ScrapeS    float64  `json:"scrape_s"`
 	SLO        string   `json:"slo"`
@@ -138,7 +142,7 @@ func (o *simOptions) describe(w *loadedWorkload) simConfig {
 	c := simConfig{
 		Workload: w.name, Sessions: w.sessions, Calls: w.calls, LengthS: w.length.Seconds(), RateScale: o.rate,
 		WarmupS: o.warmupOf(w).Seconds(), BlockSize: o.scenario.Engines[0].Config.BlockTokens,
-		Gateways: o.scenario.Gateways, ScrapeS: o.scenario.Scrape.Seconds(), Seed: o.seed, Seeds: o.seeds,
+		ScrapeS: o.scenario.Scrape.Seconds(), Seed: o.seed, Seeds: o.seeds,
 		Notes: slices.Clone(w.notes), Events: o.events, Queue: queueText(o.scenario.Queue, o.scenario.Flight),
 	}
 	if o.scenario.Flight.On() {
@@ -201,8 +205,8 @@ func (o *simOptions) warmupOf(w *loadedWorkload) time.Duration {
 	return w.length / 10
 }
 
-// print writes what was found: a report for each number of gateways. JSON is an array where
-// several were asked for.
+// print writes what was found. Several reports are of one workload with several gateways:
+// as JSON they are an array, and a table for each policy has a row for each.
 func (o *simOptions) print(out io.Writer, reports []*simReport) error {
 	switch {
 	case o.format == "json" && len(reports) > 1:
@@ -214,16 +218,19 @@ func (o *simOptions) print(out io.Writer, reports []*simReport) error {
 	case o.format == "csv":
 		return sim.WriteCSV(out, reports[0].Results)
 	}
+	if len(reports) > 1 && !o.goodput {
+		return writeComparison(out, reports)
+	}
 	for i, r := range reports {
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		r.Config.write(out)
+		r.Config.write(out, r.Config.gateways())
 		var err error
 		if o.goodput {
 			err = writeGoodputTable(out, r.Goodput, o.attainment)
 		} else {
-			err = sim.WriteTable(out, r.Results)
+			err = sim.WriteTable(out, "policy", r.Results)
 		}
 		if err != nil {
 			return err
@@ -232,11 +239,38 @@ func (o *simOptions) print(out io.Writer, reports []*simReport) error {
 	return nil
 }
 
-// write says what was simulated.
-func (c *simConfig) write(out io.Writer) {
+// writeComparison writes a table for each policy.
+func writeComparison(out io.Writer, reports []*simReport) error {
+	reports[0].Config.write(out, "gateways as below")
+	for i := range reports[0].Results {
+		rows := make([]sim.Row, len(reports))
+		for k, r := range reports {
+			rows[k] = r.Results[i]
+			rows[k].Policy = r.Config.gateways()
+		}
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		if err := sim.WriteTable(out, reports[0].Results[i].Policy, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gateways says how many there are, and what several tell each other.
+func (c *simConfig) gateways() string {
+	if c.Gateways == 1 {
+		return "1 gateway"
+	}
+	return fmt.Sprintf("%d gateways, %s", c.Gateways, c.Sharing)
+}
+
+// write says what was simulated, with so many gateways.
+func (c *simConfig) write(out io.Writer, gateways string) {
 	fmt.Fprintf(out, "%s, × %.4g: %d sessions, %d calls in %.0f s\n", c.Workload, c.RateScale, c.Sessions, c.Calls, c.LengthS/c.RateScale)
-	fmt.Fprintf(out, "%s, blocks of %d tokens; gateways: %d, gauges read every %g s; %s; seeds: %d from %d; not measured: the first %.0f s\n",
-		strings.Join(c.Engines, ", "), c.BlockSize, c.Gateways, c.ScrapeS, c.SLO, c.Seeds, c.Seed, c.WarmupS/c.RateScale)
+	fmt.Fprintf(out, "%s, blocks of %d tokens; %s, gauges read every %g s; %s; seeds: %d from %d; not measured: the first %.0f s\n",
+		strings.Join(c.Engines, ", "), c.BlockSize, gateways, c.ScrapeS, c.SLO, c.Seeds, c.Seed, c.WarmupS/c.RateScale)
 	fmt.Fprintf(out, "closed loop: %s\n", c.ClosedLoop)
 	if c.Queue != "" {
 		fmt.Fprintln(out, c.Queue)

@@ -54,7 +54,7 @@ func (s *simulator) sensitivityReport(ctx context.Context, out io.Writer, report
 			Rankings []ranking `json:"rankings"`
 		}{report.Config, rankings})
 	}
-	report.Config.write(out)
+	report.Config.write(out, report.Config.gateways())
 	fmt.Fprintf(out, "order by goodput at %g of each pool's own capacity (least-outstanding's goodput); pairs: whose order differs from the first line's\n\n", s.load)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "costs\trate scale\tpairs\torder")

@@ -145,57 +145,61 @@ func TestSim_Timeline(t *testing.T) {
 
 func TestSim_SaysWhatIsWrong(t *testing.T) {
 	for want, args := range map[string][]string{
-		"one of --trace and --workload": {},
-		"\"dance\" is not a workload":   {"--workload", "dance"},
-		"--arrivals: \"never\"":         {"--workload", "chat-turn", "--arrivals", "never"},
-		"policy \"fastest\" is unknown": {"--trace", excerpt, "--policy", "fastest"},
-		"cache_threshold":               {"--trace", excerpt, "--policy", "cache-aware:cache_threshold=2"},
-		"--replicas: 0":                 {"--trace", excerpt, "--replicas", "0"},
-		"--down: \"9@1s-2s\"":           {"--trace", excerpt, "--down", "9@1s-2s"},
-		"--slow: \"1@1s\"":              {"--trace", excerpt, "--slow", "1@1s"},
-		"--goodput needs":               {"--trace", excerpt, "--goodput"},
-		"allowed: table, json or csv":   {"--trace", excerpt, "--format", "xml"},
-		"--clock: yesterday":            {"--trace", excerpt, "--clock", "yesterday"},
-		"abacus":                        {"--trace", excerpt, "--device", "abacus"},
-		"--host-blocks is -1":           {"--trace", excerpt, "--host-blocks", "-1"},
-		"--max-cpu-loras is 1":          {"--trace", excerpt, "--max-loras", "2", "--max-cpu-loras", "1"},
-		"--max-loras is 0":              {"--trace", excerpt, "--max-cpu-loras", "2"},
-		"need --max-loras":              {"--trace", excerpt, "--lora-host-load", "2ms"},
-		"--adapters: n is 0":            {"--trace", excerpt, "--adapters", "zipf:n=0"},
-		"--speculative-acceptance is 2": {"--trace", excerpt, "--speculative-tokens", "2", "--speculative-acceptance", "2"},
-		"continuous or static":          {"--trace", excerpt, "--batching", "no"},
-		"one of them":                   {"--trace", excerpt, "--workload", "chat-turn"},
-		"are the same file":             {"--trace", excerpt, "--calls", excerpt},
-		"which say how many":            {"--trace", excerpt, "--device", "h100*3", "--replicas", "8"},
-		"--goodput searches":            {"--trace", excerpt, "--goodput", "--load", "0.5", "--slo-ttft", "1s"},
-		"durations like 4s":             {"--trace", excerpt, "--slo-ttft", "4"},
-		"KV blocks; allowed":            {"--trace", excerpt, "--num-gpu-blocks", "2147483646"},
-		"--gateways: \"x\"":             {"--trace", excerpt, "--gateways", "1,x"},
-		"--gateways: \"2\"":             {"--trace", excerpt, "--gateways", "2,2"},
-		"--gateways is a list":          {"--trace", excerpt, "--gateways", "1,2", "--format", "csv"},
-		"as in 3x":                      {"--trace", excerpt, "--slo-ttft", "2s,0x"},
-		"times --scrape":                {"--trace", excerpt, "--scrape", "1ms", "--scrape-delay", "1000h"},
-		"--slow-start: 500ms":           {"--trace", excerpt, "--slow-start", "500ms"},
-		"--slow-start: 2h":              {"--trace", excerpt, "--slow-start", "2h"},
-		"--warmup: -5s":                 {"--trace", excerpt, "--warmup", "-5s"},
-		"expected FROM-TO":              {"--trace", excerpt, "--down", "1@x"},
-		"--rate-scale: NaN":             {"--trace", excerpt, "--rate-scale", "NaN"},
-		"--queue: is empty":             {"--trace", excerpt, "--queue", ""},
-		"neither work nor tokens":       {"--trace", excerpt, "--queue", "length=5"},
-		"unknown key \"depth\"":         {"--trace", excerpt, "--queue", "work=1s,depth=3"},
-		"work: \"1\" is not allowed":    {"--trace", excerpt, "--queue", "work=1"},
-		"work: \"11m\" is not":          {"--trace", excerpt, "--queue", "work=11m"},
-		"tokens: \"0\" is not":          {"--trace", excerpt, "--queue", "tokens=0"},
-		"length: \"-1\" is not":         {"--trace", excerpt, "--queue", "tokens=1,length=-1"},
-		"max-wait: \"9ms\" is not":      {"--trace", excerpt, "--queue", "tokens=1,max-wait=9ms"},
-		"fifo or least-slack":           {"--trace", excerpt, "--queue", "tokens=1,order=lifo"},
-		"--single-flight: is empty":     {"--trace", excerpt, "--single-flight", ""},
-		"has no min-tokens":             {"--trace", excerpt, "--single-flight", "max-wait=1s"},
-		"min-tokens: \"0\" is not":      {"--trace", excerpt, "--single-flight", "min-tokens=0"},
-		"max-siblings: \"0\" is not":    {"--trace", excerpt, "--single-flight", "min-tokens=1,max-siblings=0"},
-		"max-wait: \"1h\" is not":       {"--trace", excerpt, "--single-flight", "min-tokens=1,max-wait=1h"},
-		"unknown key \"tokens\"":        {"--trace", excerpt, "--single-flight", "tokens=1"},
-		"tokens is given twice":         {"--trace", excerpt, "--queue", "tokens=1,tokens=2"},
+		"one of --trace and --workload":     {},
+		"\"dance\" is not a workload":       {"--workload", "dance"},
+		"--arrivals: \"never\"":             {"--workload", "chat-turn", "--arrivals", "never"},
+		"policy \"fastest\" is unknown":     {"--trace", excerpt, "--policy", "fastest"},
+		"cache_threshold":                   {"--trace", excerpt, "--policy", "cache-aware:cache_threshold=2"},
+		"--replicas: 0":                     {"--trace", excerpt, "--replicas", "0"},
+		"--down: \"9@1s-2s\"":               {"--trace", excerpt, "--down", "9@1s-2s"},
+		"--slow: \"1@1s\"":                  {"--trace", excerpt, "--slow", "1@1s"},
+		"--goodput needs":                   {"--trace", excerpt, "--goodput"},
+		"allowed: table, json or csv":       {"--trace", excerpt, "--format", "xml"},
+		"--clock: yesterday":                {"--trace", excerpt, "--clock", "yesterday"},
+		"abacus":                            {"--trace", excerpt, "--device", "abacus"},
+		"--host-blocks is -1":               {"--trace", excerpt, "--host-blocks", "-1"},
+		"--max-cpu-loras is 1":              {"--trace", excerpt, "--max-loras", "2", "--max-cpu-loras", "1"},
+		"--max-loras is 0":                  {"--trace", excerpt, "--max-cpu-loras", "2"},
+		"need --max-loras":                  {"--trace", excerpt, "--lora-host-load", "2ms"},
+		"--adapters: n is 0":                {"--trace", excerpt, "--adapters", "zipf:n=0"},
+		"--speculative-acceptance is 2":     {"--trace", excerpt, "--speculative-tokens", "2", "--speculative-acceptance", "2"},
+		"continuous or static":              {"--trace", excerpt, "--batching", "no"},
+		"one of them":                       {"--trace", excerpt, "--workload", "chat-turn"},
+		"are the same file":                 {"--trace", excerpt, "--calls", excerpt},
+		"which say how many":                {"--trace", excerpt, "--device", "h100*3", "--replicas", "8"},
+		"--goodput searches":                {"--trace", excerpt, "--goodput", "--load", "0.5", "--slo-ttft", "1s"},
+		"durations like 4s":                 {"--trace", excerpt, "--slo-ttft", "4"},
+		"KV blocks; allowed":                {"--trace", excerpt, "--num-gpu-blocks", "2147483646"},
+		"--gateways: \"x\"":                 {"--trace", excerpt, "--gateways", "1,x"},
+		"--gateways: \"2\"":                 {"--trace", excerpt, "--gateways", "2,2"},
+		"--sharing: \"2m\" is not":          {"--trace", excerpt, "--gateways", "2", "--sharing", "none,2m"},
+		"--sharing: \"5ms/1.5\" is not":     {"--trace", excerpt, "--gateways", "2", "--sharing", "5ms/1.5"},
+		"--sharing: \"none\" is not":        {"--trace", excerpt, "--gateways", "2", "--sharing", "none,none"},
+		"--sharing: \"\" is not":            {"--trace", excerpt, "--gateways", "2", "--sharing", ""},
+		"--gateways or --sharing is a list": {"--trace", excerpt, "--gateways", "1,2", "--format", "csv"},
+		"as in 3x":                          {"--trace", excerpt, "--slo-ttft", "2s,0x"},
+		"times --scrape":                    {"--trace", excerpt, "--scrape", "1ms", "--scrape-delay", "1000h"},
+		"--warmup: -5s":                     {"--trace", excerpt, "--warmup", "-5s"},
+		"expected FROM-TO":                  {"--trace", excerpt, "--down", "1@x"},
+		"--rate-scale: NaN":                 {"--trace", excerpt, "--rate-scale", "NaN"},
+		"--queue: is empty":                 {"--trace", excerpt, "--queue", ""},
+		"neither work nor tokens":           {"--trace", excerpt, "--queue", "length=5"},
+		"unknown key \"depth\"":             {"--trace", excerpt, "--queue", "work=1s,depth=3"},
+		"work: \"1\" is not allowed":        {"--trace", excerpt, "--queue", "work=1"},
+		"work: \"11m\" is not":              {"--trace", excerpt, "--queue", "work=11m"},
+		"tokens: \"0\" is not":              {"--trace", excerpt, "--queue", "tokens=0"},
+		"length: \"-1\" is not":             {"--trace", excerpt, "--queue", "tokens=1,length=-1"},
+		"max-wait: \"9ms\" is not":          {"--trace", excerpt, "--queue", "tokens=1,max-wait=9ms"},
+		"fifo or least-slack":               {"--trace", excerpt, "--queue", "tokens=1,order=lifo"},
+		"--single-flight: is empty":         {"--trace", excerpt, "--single-flight", ""},
+		"has no min-tokens":                 {"--trace", excerpt, "--single-flight", "max-wait=1s"},
+		"min-tokens: \"0\" is not":          {"--trace", excerpt, "--single-flight", "min-tokens=0"},
+		"max-siblings: \"0\" is not":        {"--trace", excerpt, "--single-flight", "min-tokens=1,max-siblings=0"},
+		"max-wait: \"1h\" is not":           {"--trace", excerpt, "--single-flight", "min-tokens=1,max-wait=1h"},
+		"unknown key \"tokens\"":            {"--trace", excerpt, "--single-flight", "tokens=1"},
+		"tokens is given twice":             {"--trace", excerpt, "--queue", "tokens=1,tokens=2"},
+		"--slow-start: 500ms":               {"--trace", excerpt, "--slow-start", "500ms"},
+		"--slow-start: 2h":                  {"--trace", excerpt, "--slow-start", "2h"},
 	} {
 		if code, _, errs := simulate(t, args...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%v: exit %d, %s; want 2 and %q", args, code, errs, want)
@@ -348,10 +352,59 @@ func TestSim_EndsWhenInterrupted(t *testing.T) {
 	}
 }
 
-func TestSim_AListOfGatewaysPrintsATableForEach(t *testing.T) {
-	args := []string{"--trace", excerpt, "--policy", "least-outstanding,cache-aware", "--sessions", "600", "--gateways", "1,4", "--slo-ttft", "2s,3x", "--scrape-loss", "0.1"}
+func TestSim_GatewaysShareDispatches(t *testing.T) {
+	args := []string{"--trace", excerpt, "--policy", "cache-aware", "--sessions", "600", "--gateways", "4", "--rate-scale", "4", "--format", "json"}
+	cached := func(sharing string) (ratio float64, text string) {
+		t.Helper()
+		var report struct {
+			Config  struct{ Sharing string }
+			Results []struct {
+				Cached float64 `json:"cached_token_ratio"`
+			}
+		}
+		code, out, errs := simulate(t, append(slices.Clone(args), "--sharing", sharing)...)
+		if err := json.Unmarshal([]byte(out), &report); code != 0 || err != nil || len(report.Results) != 1 {
+			t.Fatalf("exit %d: %s, %v", code, errs, err)
+		}
+		return report.Results[0].Cached, report.Config.Sharing
+	}
+	alone, none := cached("none")
+	shared, text := cached("5ms/0.01")
+	lost, _ := cached("5ms/1")
+	if shared <= alone {
+		t.Errorf("%.4f of the tokens were cached with what others told, %.4f without", shared, alone)
+	}
+	if lost != alone {
+		t.Errorf("%.4f of the tokens were cached where all that others told was lost, %.4f without", lost, alone)
+	}
+	if none != "alone" || text != "told in 5ms, 1 % lost" {
+		t.Errorf("described as %q and %q", none, text)
+	}
+}
+
+func TestSim_AListOfGatewaysComparesWhatTheyShare(t *testing.T) {
+	args := []string{"--trace", excerpt, "--policy", "least-outstanding,cache-aware", "--sessions", "300", "--gateways", "1,2,4", "--slo-ttft", "2s,3x"}
 	code, out, errs := simulate(t, args...)
-	if code != 0 || strings.Count(out, "cache-aware") != 2 || !strings.Contains(out, "gateways: 1,") || !strings.Contains(out, "gateways: 4,") {
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	for _, row := range []string{"1 gateway", "2 gateways, alone", "4 gateways, alone", "4 gateways, told in 5ms", "2 gateways, told in 100ms, 30 % lost", "4 gateways, told in 2s"} {
+		if n := strings.Count(out, row+"  "); n != 2 { // for each policy
+			t.Errorf("%d rows of %q, want 2, in\n%s", n, row, out)
+		}
+	}
+	if want := 2 + 2*(3+1+2*5); strings.Count(out, "\n") < want {
+		t.Errorf("fewer than %d lines in\n%s", want, out)
+	}
+	if code, out, errs = simulate(t, append(args, "--sharing", "none")...); code != 0 || strings.Contains(out, "told") {
+		t.Errorf("exit %d: %s\n%s", code, errs, out)
+	}
+}
+
+func TestSim_AListOfGatewaysHasARowForEach(t *testing.T) {
+	args := []string{"--trace", excerpt, "--policy", "least-outstanding,cache-aware", "--sessions", "600", "--gateways", "1,4", "--slo-ttft", "2s,3x", "--scrape-loss", "0.1", "--sharing", "none"}
+	code, out, errs := simulate(t, args...)
+	if code != 0 || strings.Count(out, "cache-aware") != 1 || strings.Count(out, "1 gateway ") != 2 || strings.Count(out, "4 gateways, alone") != 2 {
 		t.Fatalf("exit %d: %s\n%s", code, errs, out)
 	}
 	if !strings.Contains(out, "SLO ttft 2s or 3 × unloaded prefill") {

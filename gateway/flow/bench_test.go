@@ -200,3 +200,42 @@ func TestPick_DoesNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkPickAmongPeers is one call's two visits to a machine that has heard of eight
+// peers at each endpoint, and tells them what it does itself.
+func BenchmarkPickAmongPeers(b *testing.B) {
+	for _, n := range []int{8, 64, 512} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			rule, _ := policy.Lookup("predicted-ttft")
+			pool := flow.Pool{Name: "p", PolicyName: rule.Name, Policy: rule.Params().New()}
+			for i := range n {
+				pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: fmt.Sprint("engine-", i), Weight: 1})
+			}
+			sharing := flow.DefaultSharing(1)
+			sharing.Expiry = time.Hour
+			m := flow.New(flow.Config{
+				Seed: 1, Retry: attempt.Default(), Health: health.Default(), Sharing: sharing,
+				Prefix: prefix.Config{BudgetBytes: 16 << 20, SpeculativeTTL: 30 * time.Second},
+				Pools:  []flow.Pool{pool},
+			})
+			for p := range 8 {
+				for i := range n {
+					m.Step(mono.Time(1+p), flow.Heard(selection.Slot(i), 0, &flow.Word{
+						Peer: flow.PeerID(2 + p), Number: uint64(i + 1),
+						Share: flow.Share{Outstanding: int32(i % 9), OutstandingTokens: int64(500 * (i % 9)), LastFirst: -1},
+					}, 0))
+				}
+			}
+			q := &selection.Request{Stream: true, InputTokens: 500, Blocks: []kvblock.Hash{1, 2, 3, 4, 5, 6, 7, 8}, BlockTokens: 64, Head: 9}
+			now := mono.Time(time.Second)
+			b.ReportAllocs()
+			for b.Loop() {
+				q.ID++
+				now = now.Add(100 * time.Microsecond)
+				a := m.Step(now, flow.Arrive(q))[0]
+				m.Step(now+1, flow.Done(a.Ticket, a.Attempt, attempt.Success, flow.Usage{}))
+				m.Words()
+			}
+		})
+	}
+}

@@ -28,6 +28,8 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 	}
 	s.newest = i
 	s.dispatched++
+	m.charged++
+	m.touch(slot)
 
 	tokens := int64(c.request.InputTokens)
 	b := &m.books[slot]
@@ -37,6 +39,7 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 	b.Unseen++
 	b.UnseenTokens += tokens
 	m.await(now, i)
+	m.mention(WordSent, c)
 	if m.adapters != nil {
 		m.adapters.charge(slot, c.request.Adapter)
 	}
@@ -74,6 +77,8 @@ func (m *Machine) release(now mono.Time, i int32) {
 
 	tokens := int64(c.request.InputTokens)
 	b := &m.books[c.slot]
+	m.touch(c.slot)
+	m.charged--
 	b.Outstanding--
 	b.OutstandingTokens -= tokens
 	if c.pending {
@@ -109,12 +114,15 @@ func (m *Machine) occupy(c *call) {
 func (m *Machine) await(now mono.Time, i int32) {
 	c := &m.calls[i]
 	s, b := &m.state[c.slot], &m.books[c.slot]
+	seen := m.found(s.pool, c.slot)
 	c.work = c.request.Work(selection.OverlapAt(s.pool.view.Overlap, c.slot))
-	c.ahead, c.headServed = b.PendingWork, 0
-	c.context = b.OutstandingTokens - b.PendingTokens
+	c.ahead, c.headServed = seen.PendingWork, 0
+	c.context = seen.OutstandingTokens - seen.PendingTokens
+	if seen.Pending > 0 {
+		c.headServed = now.Sub(seen.HeadSince)
+	}
 	c.olderWait, c.newerWait = s.lastWait, none
 	if s.lastWait != none {
-		c.headServed = now.Sub(b.HeadSince)
 		m.calls[s.lastWait].newerWait = i
 	} else {
 		s.firstWait = i

@@ -31,6 +31,7 @@ func (m *Machine) Reconfigure(now mono.Time, c Config) ([]Placed, []Action) {
 	m.last = max(m.last, now)
 	m.fold(m.last)
 	placed := m.configure(m.last, c)
+	m.speak(m.last)
 	return placed, m.actions
 }
 
@@ -93,6 +94,7 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 		}
 	}
 	m.reindex(c.Prefix)
+	m.retell(c.Sharing)
 	m.occupyAll()
 	m.rebook()
 	m.rebind()
@@ -167,6 +169,7 @@ func (m *Machine) freeSlot(slot selection.Slot) {
 	m.unlearn(slot)
 	m.state[slot] = endpointState{newest: none, firstWait: none, lastWait: none}
 	m.books[slot] = selection.Book{}
+	m.peers.freed(slot)
 	m.endpoints[slot] = selection.Endpoint{Generation: m.endpoints[slot].Generation}
 	m.free = append(m.free, slot)
 }

@@ -22,9 +22,9 @@ func (m *Machine) decision(p *pool, c *call) *selection.Decision {
 		e := &m.endpoints[slot]
 		k := selection.Candidate{
 			Endpoint:    e.Name,
-			Outstanding: int(m.books[slot].Outstanding),
+			Outstanding: int(v.Book[slot].Outstanding),
 			SignalAge:   e.Load.Age(v.Now),
-			Signals:     readings(&e.Load, &m.books[slot], v.Now),
+			Signals:     append(readings(&e.Load, &m.books[slot], v.Now), m.toldOf(slot, v.Now)...),
 			Parts:       parts[i],
 		}
 		if p.usesOverlap {
@@ -63,6 +63,26 @@ func readings(l *signal.Load, b *selection.Book, now mono.Time) []selection.Read
 	}
 	for _, n := range own {
 		out = append(out, selection.Reading{Name: n.name, Value: float64(n.value), Source: selection.FromDispatches})
+	}
+	return out
+}
+
+// toldOf lists what is believed of other gateways' load at a slot, if they have told of any.
+func (m *Machine) toldOf(slot selection.Slot, now mono.Time) []selection.Reading {
+	x := &m.peers.sums[slot]
+	if x.Outstanding == 0 {
+		return nil
+	}
+	seen, own := &m.loads[slot], &m.books[slot]
+	var out []selection.Reading
+	for _, n := range [...]struct {
+		name  string
+		value int64
+	}{
+		{"outstanding", int64(seen.Outstanding - own.Outstanding)}, {"pending", int64(seen.Pending - own.Pending)},
+		{"pending_tokens", seen.PendingTokens - own.PendingTokens}, {"outstanding_tokens", seen.OutstandingTokens - own.OutstandingTokens},
+	} {
+		out = append(out, selection.Reading{Name: n.name, Value: float64(n.value), Source: selection.FromPeers, Age: now.Sub(x.at)})
 	}
 	return out
 }

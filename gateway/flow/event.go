@@ -34,6 +34,7 @@ const (
 	reportFirst
 	reportDone
 	reportLeft
+	reportPeer
 
 	arrival
 	wakeUp
@@ -47,7 +48,7 @@ type Event struct {
 
 	request *selection.Request // arrival
 
-	slot       selection.Slot // reportSignal, reportHealth, reportAlive
+	slot       selection.Slot // reportSignal, reportHealth, reportAlive, reportPeer
 	generation uint32
 	load       signal.Load
 	took       time.Duration
@@ -55,6 +56,7 @@ type Event struct {
 
 	outcome attempt.Outcome // reportDone
 	usage   Usage
+	word    *Word // reportPeer
 	wait    time.Duration
 }
 
@@ -138,6 +140,8 @@ const (
 	// Freed: an endpoint that has left answers no call any more; its slot may go to
 	// another one.
 	Freed
+	// Tell: the peers are to hear what Machine.Words returns.
+	Tell
 	// WakeAt: deliver a Wake event at the instant At, or as soon after it as possible. A
 	// later WakeAt replaces an earlier one.
 	WakeAt

@@ -32,13 +32,14 @@ import (
 // everyone who is, may then go to an endpoint that is not: what was ejected a while ago
 // may be well again, and there is nobody else to ask.
 type Config struct {
-	Seed   uint64 // root of all randomness
-	Calls  int    // most calls in flight; 0: no bound
-	Retry  attempt.Config
-	Health health.Config
-	Prefix prefix.Config // used where a policy uses overlap
-	SLO    selection.SLO // for the policies
-	Pools  []Pool
+	Seed    uint64 // root of all randomness
+	Calls   int    // most calls in flight; 0: no bound
+	Retry   attempt.Config
+	Health  health.Config
+	Prefix  prefix.Config // used where a policy uses overlap
+	SLO     selection.SLO // for the policies
+	Sharing Sharing       // with other gateways; off by default
+	Pools   []Pool
 
 	// Explain attaches a full Decision to every dispatch, not only where a request asks.
 	Explain bool
@@ -74,6 +75,11 @@ type Machine struct {
 	prefixing prefix.Config
 	explain   bool
 
+	sharing Sharing
+	telling telling
+	peers   peers
+	news    news
+
 	pools []*pool
 	index *prefix.Index // nil unless a policy uses overlap
 
@@ -82,7 +88,8 @@ type Machine struct {
 
 	// By slot.
 	endpoints []selection.Endpoint
-	books     []selection.Book
+	books     []selection.Book // this gateway's own
+	loads     []selection.Book // View.Book: with what peers have; books itself where there are none
 	overlap   []int32
 	inUse     []int32 // View.Active
 	held      []int32
@@ -92,6 +99,7 @@ type Machine struct {
 	calls    []call // records; free ones are linked through next
 	freeCall int32  // head of the free list
 	inFlight int
+	charged  int // of those, with an attempt that is charged
 
 	budget    *attempt.Budget
 	pending   []report // of one instant, not folded yet
@@ -143,6 +151,9 @@ type endpointState struct {
 	busySince      mono.Time // since when the newest first token of those, or their beginning
 	speed          admission.Speed
 
+	answered  bool      // a first token was seen
+	lastFirst mono.Time // the newest
+
 	trust    signal.CacheTrust
 	compared signal.Tokens // since the endpoint has the slot
 }
@@ -182,6 +193,7 @@ func (m *Machine) Step(now mono.Time, e Event) []Action {
 	default:
 		m.queue(now, e)
 	}
+	m.speak(now)
 	return m.actions
 }
 
@@ -195,6 +207,9 @@ func (m *Machine) queue(now mono.Time, e Event) {
 	}
 	if m.holding > 0 && r.makesRoom() {
 		m.admitAt = min(m.admitAt, now+1)
+	}
+	if m.sharing.On && r.tellsOf() {
+		m.requestWake(max(now+1, m.telling.next))
 	}
 }
 
@@ -219,8 +234,17 @@ func compareReports(a, b report) int {
 		cmp.Compare(a.slot, b.slot),
 		cmp.Compare(a.ticket.Call, b.ticket.Call),
 		cmp.Compare(a.attempt, b.attempt),
+		comparePeers(a.word, b.word),
 		cmp.Compare(a.sequence, b.sequence),
 	)
+}
+
+// comparePeers orders what peers have said: by who, and by their own order.
+func comparePeers(a, b *Word) int {
+	if a == nil || b == nil {
+		return 0 // reports of one kind have both or neither
+	}
+	return cmp.Or(cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Number, b.Number))
 }
 
 func (m *Machine) apply(r *report) {
@@ -239,6 +263,8 @@ func (m *Machine) apply(r *report) {
 		m.done(r)
 	case reportLeft:
 		m.left(r)
+	case reportPeer:
+		m.hear(r)
 	}
 }
 
@@ -344,6 +370,7 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	if pool.usesAdapters {
 		m.adapters.match(c.request.Adapter)
 	}
+	m.gather(now, pool)
 	m.random = seed.New(m.seed, seed.Pick, uint64(c.request.ID), uint64(c.attempt))
 	asked := m.explain || c.request.Explain
 	var d *selection.Decision
@@ -379,11 +406,14 @@ func (m *Machine) firstToken(r *report) {
 	m.succeed(r.at, c)
 	if c.showsStart() {
 		m.passed(r.at, r.ticket.index)
+		s.answered, s.lastFirst = true, r.at
 	}
 	if c.pending {
 		m.served(r.at, r.ticket.index)
 	}
 	c.first = r.at
+	m.touch(c.slot)
+	m.mention(WordHeld, c)
 	if m.index != nil {
 		m.index.Hold(r.at, c.slot, c.request.Blocks)
 	}

@@ -19,6 +19,7 @@ type pool struct {
 	usesWeight       bool
 	usesAdapters     bool
 	predictor        selection.Predictor // likewise
+	witness          selection.Witness   // likewise
 	queue            *admission.Queue    // nil: the pool holds no calls
 	flights          *admission.Flights  // nil: none of its calls waits for another
 	misses           int
@@ -48,6 +49,7 @@ func (p *pool) become(c Pool, position int, last bool) {
 	p.learner, _ = selection.As[selection.Learner](c.Policy)
 	p.endLearner, _ = selection.As[selection.EndLearner](c.Policy)
 	p.predictor, _ = selection.As[selection.Predictor](c.Policy)
+	p.witness, _ = selection.As[selection.Witness](c.Policy)
 	_, p.usesOverlap = selection.As[selection.OverlapUser](c.Policy)
 	_, p.usesActive = selection.As[selection.ActiveUser](c.Policy)
 	_, p.usesWeight = selection.As[selection.WeightUser](c.Policy)
@@ -62,7 +64,7 @@ func (p *pool) bind(m *Machine) {
 	v.Candidates = make([]selection.Slot, 0, len(v.Members))
 	v.Scores = make([]float64, 0, len(v.Members))
 	v.Position = make([]int32, len(m.endpoints))
-	v.Endpoints, v.Book, v.Overlap, v.Held, v.Active = m.endpoints, m.books, nil, nil, nil
+	v.Endpoints, v.Book, v.Overlap, v.Held, v.Active = m.endpoints, m.loads, nil, nil, nil
 	if p.usesOverlap {
 		v.Overlap, v.Held = m.overlap, m.held
 	}

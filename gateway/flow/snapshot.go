@@ -19,6 +19,8 @@ type Snapshot struct {
 	Following   int // of those, waiting for another one that computes what they need
 	IndexBytes  int64
 	IndexBlocks int
+	Untold      int64       // prompts of which peers were not told: too many at one instant
+	Unheard     int64       // words of peers beyond MostPeers
 	Pools       []PoolState // a pool that has left is here while it has calls
 }
 
@@ -43,7 +45,7 @@ type QueueState struct {
 type EndpointState struct {
 	selection.Endpoint
 	Slot                       selection.Slot
-	Book                       selection.Book
+	Book                       selection.Book // this gateway's own
 	Health                     health.State
 	Cause                      health.Cause // why it is out of rotation
 	Healthy                    bool         // its health path says nothing else, or is not asked
@@ -65,7 +67,8 @@ func (m *Machine) Snapshot(now mono.Time) Snapshot {
 	m.actions = m.actions[:m.carried]
 	m.fold(m.last)
 	m.carried = len(m.actions)
-	s := Snapshot{At: m.last, InFlight: m.inFlight, Held: m.holding, Following: m.following}
+	m.peers.expire(m.last, m.sharing.Expiry)
+	s := Snapshot{At: m.last, Untold: m.telling.untold, Unheard: m.peers.refused, InFlight: m.inFlight, Held: m.holding, Following: m.following}
 	for i := range m.calls {
 		if ph := m.calls[i].phase; ph == failed || ph == backingOff {
 			s.Waiting++

@@ -131,6 +131,9 @@ func (s *service) names() []telemetry.ModelPools {
 func (g *Gateway) fit(m, former *model) error {
 	cfg := m.Machine
 	cfg.Pools = slices.Clone(cfg.Pools)
+	if g.peers != nil {
+		cfg.Sharing = flow.DefaultSharing(g.peer)
+	}
 	for i, p := range m.pools {
 		if p.metrics == nil {
 			p.metrics = g.metrics.Pool(m.Name, p.name)
@@ -179,7 +182,9 @@ func (g *Gateway) fit(m, former *model) error {
 	}
 	if m.core.router == nil {
 		machine := flow.New(cfg)
-		m.core.router = newRouter(machine, g.clock, m.core.endpoint, func(a flow.Action, e *endpoint) { g.notice(m.core, a, e) })
+		c := m.core
+		c.router = newRouter(machine, g.clock, c.endpoint, func(a flow.Action, e *endpoint) { g.notice(c, a, e) })
+		c.router.share = func(words []flow.Word) { g.tell(c, words) }
 		place(machine.Placement(cfg))
 		return failed
 	}

@@ -14,6 +14,7 @@ package proxy
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"log/slog"
@@ -60,6 +61,9 @@ type Config struct {
 	// OnDecision, optional, gets every decision that was explained, outside any lock and
 	// from the calls' goroutines. Machines whose Config has Explain set explain all.
 	OnDecision func(model string, d *selection.Decision)
+	// Peers, optional, are other gateways before the same endpoints: each is told what the
+	// others send there. Fixed.
+	Peers Peers
 	// Epoch, optional, is the zero of the machines' clock; default: when New is called. Fixed.
 	Epoch time.Time
 }
@@ -121,6 +125,9 @@ type Gateway struct {
 	log     *slog.Logger
 	epoch   time.Time
 	clock   func() mono.Time
+	peers   Peers       // nil: this gateway is alone
+	peer    flow.PeerID // of this one among them
+	unheard func()      // stops listening to them
 
 	applying sync.Mutex // guards what follows
 	cores    map[string]*core
@@ -156,14 +163,27 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, fmt.Errorf("choose this gateway's request ids: %w", err)
 	}
 	g.idPrefix = "kv-" + hex.EncodeToString(prefix[:]) + "-"
+	if g.peers = cfg.Peers; g.peers != nil {
+		var id [8]byte
+		if _, err := rand.Read(id[:]); err != nil {
+			return nil, fmt.Errorf("choose this gateway's identity among its peers: %w", err)
+		}
+		g.peer = flow.PeerID(binary.LittleEndian.Uint64(id[:]))
+	}
 	if err := g.Apply(cfg); err != nil {
 		return nil, err
+	}
+	if g.peers != nil {
+		g.unheard = g.peers.Listen(g.hear)
 	}
 	return g, nil
 }
 
 // Close stops the machines' timers. Call it after the last call has ended.
 func (g *Gateway) Close() {
+	if g.unheard != nil {
+		g.unheard()
+	}
 	g.applying.Lock()
 	defer g.applying.Unlock()
 	for _, c := range g.cores {

@@ -19,12 +19,15 @@ type router struct {
 	lookup func(selection.Slot) *endpoint // who has a slot now
 	tell   func(flow.Action, *endpoint)   // hears of what becomes of an endpoint, outside the lock
 
+	share func([]flow.Word) // hears what the peers are to be told, likewise
+
 	mu      sync.Mutex
 	machine *flow.Machine
 	calls   []*call     // those that the machine holds, by their tickets' index
 	timer   *time.Timer // of the machine's wake-up
 	later   []notice
-	recalls []recall // to be carried out outside the lock, as later is
+	words   [][]flow.Word // for share
+	recalls []recall      // to be carried out outside the lock, as later is
 	closed  bool
 }
 
@@ -152,14 +155,17 @@ func (r *router) step(e flow.Event) {
 
 // unlock gives the lock back and does what is not to be done under it.
 func (r *router) unlock() {
-	later, recalls := r.later, r.recalls
-	r.later, r.recalls = nil, nil
+	later, recalls, words := r.later, r.recalls, r.words
+	r.later, r.recalls, r.words = nil, nil, nil
 	r.mu.Unlock()
 	for _, x := range recalls {
 		x.dog.abort(x.call, x.attempt, attempt.Recalled)
 	}
 	for _, n := range later {
 		r.tell(n.Action, n.endpoint)
+	}
+	for _, w := range words {
+		r.share(w)
 	}
 }
 
@@ -170,6 +176,8 @@ func (r *router) do(a flow.Action) {
 		if !r.closed {
 			r.timer.Reset(max(a.At.Sub(r.clock()), 0))
 		}
+	case flow.Tell:
+		r.words = append(r.words, r.machine.Words())
 	case flow.Dispatch, flow.GiveUp, flow.Recall:
 		i := a.Ticket.Index()
 		if i >= len(r.calls) || r.calls[i] == nil || r.calls[i].request.ID != a.Ticket.Call {

@@ -22,6 +22,7 @@ const (
 	Route                          // which of several gateways a session goes to
 	Loss                           // which readings of an endpoint's gauges are lost
 	Adapter                        // which LoRA adapter a generated session asks for
+	PeerLoss                       // which words of other gateways are lost
 )
 
 // Rand is a small deterministic generator (SplitMix64: Steele, Lea and Flood, 2014).

@@ -246,9 +246,21 @@ func (p *predictedTTFT) Learn(s *selection.Sample) { p.note(s) }
 // note counts the prefill of a call as done. What is refused or given up before never is.
 func (p *predictedTTFT) note(s *selection.Sample) {
 	p.grow(s.Slot)
-	t := &p.done[s.Slot]
-	t.seconds = p.before(s.At, s.Slot) + float64(p.pace.Factor(s.Slot)*p.pace.Model().Prefill(s.Own, s.Context))
-	t.at = s.At
+	p.count(s.At, s.Slot, p.pace.Factor(s.Slot)*p.pace.Model().Prefill(s.Own, s.Context))
+}
+
+// Witness counts the prefill of other gateways' calls likewise.
+func (p *predictedTTFT) Witness(at mono.Time, slot selection.Slot, w selection.Work) {
+	p.grow(slot)
+	p.count(at, slot, p.pace.Factor(slot)*p.pace.Model().Prefill(w, 0))
+}
+
+// count adds prefill that was done by an instant, which may be before that of the newest.
+func (p *predictedTTFT) count(at mono.Time, slot selection.Slot, seconds float64) {
+	t := &p.done[slot]
+	at = max(at, t.at)
+	t.seconds = p.before(at, slot) + seconds
+	t.at = at
 }
 
 // LearnEnd teaches the pace of endpoints, and how long answers are. Only calls that found no
@@ -308,4 +320,5 @@ var (
 	_ selection.Predictor   = (*predictedTTFT)(nil)
 	_ selection.Explainer   = (*predictedTTFT)(nil)
 	_ selection.Forgetter   = (*predictedTTFT)(nil)
+	_ selection.Witness     = (*predictedTTFT)(nil)
 )
