@@ -347,18 +347,22 @@ func TestPeers_TellOfPrefillOnceItIsDone(t *testing.T) {
 		last = &witness{}
 		c.Pools[0].Policy = last
 	})
+	pass := func() {
+		x.pass(20 * time.Millisecond)
+		x.machines[1].Snapshot(x.now)
+	}
 	x.arrive(0, 200, 0)
-	x.pass(20 * time.Millisecond)
+	pass()
 	if last.work != (selection.Work{}) {
 		t.Errorf("of a dispatch: %+v", last.work)
 	}
 	x.advance(0)
-	x.pass(20 * time.Millisecond)
+	pass()
 	if want := selection.Prefill(200, 0); last.work != want {
 		t.Errorf("of a first token: %+v, want %+v", last.work, want)
 	}
 	x.advance(0)
-	x.pass(20 * time.Millisecond)
+	pass()
 	if len(last.order) != 1 {
 		t.Errorf("it was told %d times", len(last.order))
 	}
