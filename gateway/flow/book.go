@@ -4,6 +4,7 @@ import (
 	"kvasir/internal/mono"
 	"kvasir/selection"
 	"kvasir/selection/health"
+	"kvasir/selection/prefix"
 )
 
 // charge books the call's attempt on an endpoint, in the same step as the pick: no
@@ -52,9 +53,12 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 	if s.pool.usesActive {
 		m.occupy(c)
 	}
+	c.believed = prefix.Belief{}
 	if m.index != nil {
 		m.index.SetCapacity(slot, 0, m.capacity(slot, &c.request))
-		c.believed = m.index.Promise(now, slot, c.request.Blocks)
+		if m.fits(c) {
+			c.believed = m.index.Promise(now, slot, c.request.Blocks)
+		}
 	}
 }
 

@@ -384,7 +384,7 @@ func (m *Machine) firstToken(r *report) {
 		m.served(r.at, r.ticket.index)
 	}
 	c.first = r.at
-	if m.index != nil {
+	if m.index != nil && m.fits(c) {
 		m.index.Hold(r.at, c.slot, c.request.Blocks)
 	}
 	m.landed(r.at, c)

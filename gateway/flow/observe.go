@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"kvasir/internal/kvblock"
 	"kvasir/selection"
 	"kvasir/selection/signal"
 )
@@ -53,6 +54,14 @@ func (m *Machine) capacity(slot selection.Slot, q *selection.Request) int {
 	}
 	tokens := float64(l.KVBlocks.Value * l.BlockTokens.Value)
 	return int(min(tokens, 1<<40)) / q.BlockTokens
+}
+
+// fits reports whether the call's endpoint can hold its prompt. An engine refuses one that is
+// longer than its cache, and where it answers all the same it has cut the prompt: then nothing
+// is known of what it has computed.
+func (m *Machine) fits(c *call) bool {
+	capacity := m.capacity(c.slot, &c.request)
+	return capacity == 0 || kvblock.Span(len(c.request.Blocks)) <= capacity
 }
 
 // unlearn forgets what index and policy believe of the slot's endpoint.
