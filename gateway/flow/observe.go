@@ -3,6 +3,7 @@ package flow
 import (
 	"kvasir/internal/kvblock"
 	"kvasir/selection"
+	"kvasir/selection/prefix"
 	"kvasir/selection/signal"
 )
 
@@ -36,7 +37,8 @@ func (m *Machine) learnLoad(r *report) {
 }
 
 // restarted forgets what was believed of an endpoint whose process is a new one. Its calls
-// stay charged: each of them ends, one way or another, and is released then.
+// stay charged: each of them ends, one way or another, and is released then. How fast it does
+// prefill stays known: the machine below is the same, and what has changed is soon learned.
 func (m *Machine) restarted(r *report, load signal.Load) {
 	m.endpoints[r.slot].Load = load
 	m.unlearn(r.slot)
@@ -64,10 +66,14 @@ func (m *Machine) fits(c *call) bool {
 	return capacity == 0 || kvblock.Span(len(c.request.Blocks)) <= capacity
 }
 
-// unlearn forgets what index and policy believe of the slot's endpoint.
+// unlearn forgets what index and policy believe of the slot's endpoint, and what was predicted
+// of the calls that it runs.
 func (m *Machine) unlearn(slot selection.Slot) {
 	if m.index != nil {
 		m.index.Forget(slot)
+	}
+	for i := m.state[slot].newest; i != none; i = m.calls[i].older {
+		m.calls[i].believed = prefix.Belief{}
 	}
 	m.state[slot].trust.Forget()
 	m.countLoadOnly()

@@ -7,6 +7,7 @@ import (
 	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
 	"kvasir/internal/kvblock"
+	"kvasir/internal/mono"
 	"kvasir/internal/seed"
 	"kvasir/selection"
 	"kvasir/selection/signal"
@@ -354,5 +355,39 @@ func TestTrust_APromptThatCannotHaveBeenComputed_IsNotBelieved(t *testing.T) {
 	}
 	if lost > 0 {
 		t.Errorf("%d of 10 others' prefixes are forgotten after a prompt of which the engine computed one token", lost)
+	}
+}
+
+// Calls that the old process's beliefs were attached to count against the new process.
+func TestTrust_PredictionsFromBeforeARestart_CountNot(t *testing.T) {
+	m := New(newConfig(newTestPool("p", &overlapping{}, "a")))
+	load := func(start float64) signal.Load {
+		var l signal.Load
+		l.Started = signal.Known(start, 0)
+		return l
+	}
+	m.Step(5, Signal(0, 0, load(100), 0))
+	q := ofChain(1, "s", 40)
+	m.serve(t, q, told(q, 0))
+	now := m.last + 10
+	var flying []Action
+	for i := range signal.TrustWindow {
+		flying = append(flying, only(t, m.Step(now+mono.Time(i), Arrive(ofChain(10+i, "s", 40)))))
+	}
+	// The engine had restarted before these came; a scrape says so only now.
+	now += 1000
+	m.Step(now, Signal(0, 0, load(200), 0))
+	m.Step(now+1, Wake())
+	if m.state[0].restarts != 1 {
+		t.Fatal("no restart seen")
+	}
+	for i, a := range flying {
+		m.Step(now+10+mono.Time(2*i), FirstToken(a.Ticket, 0))
+		q := ofChain(0, "s", 40)
+		m.Step(now+11+mono.Time(2*i), Done(a.Ticket, 0, attempt.Success, told(q, 0)))
+	}
+	m.Step(now+1000, Wake())
+	if s := m.state[0].trust.State(); s == signal.LoadOnly {
+		t.Errorf("the new process is %v by predictions made of the old one", s)
 	}
 }
