@@ -1,6 +1,9 @@
 package flow
 
 import (
+	"sort"
+
+	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
 	"kvasir/selection"
 	"kvasir/selection/health"
@@ -86,6 +89,7 @@ func (m *Machine) release(now mono.Time, i int32) {
 	if !c.committed {
 		s.unanswered--
 		m.lost(now, i)
+		m.withdraw(c)
 	}
 	if c.unseen {
 		b.Unseen--
@@ -101,6 +105,26 @@ func (m *Machine) release(now mono.Time, i int32) {
 	if s.leaving && b.Outstanding == 0 {
 		m.freeSlot(c.slot)
 	}
+}
+
+// withdraw takes back what was promised of a prompt that its endpoint did not compute, but for
+// what another call brings there.
+func (m *Machine) withdraw(c *call) {
+	if m.index == nil {
+		return
+	}
+	from := 0
+	for i := m.state[c.slot].newest; i != none; i = m.calls[i].older {
+		if other := &m.calls[i]; other != c && !other.committed {
+			from = max(from, common(c.request.Blocks, other.request.Blocks))
+		}
+	}
+	m.index.Withdraw(c.slot, c.request.Blocks, from)
+}
+
+// common returns how many blocks two chains have in common: where one is equal all before are.
+func common(a, b []kvblock.Hash) int {
+	return sort.Search(min(len(a), len(b)), func(i int) bool { return a[i] != b[i] })
 }
 
 // occupy counts a running call's blocks among those in use at its endpoint.

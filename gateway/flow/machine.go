@@ -362,7 +362,7 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 		a.Decision = d
 	}
 	c.predicted = choice.Predicted
-	m.lead(i, pool)
+	m.lead(now, i, pool, slot)
 	m.charge(now, i, slot)
 	m.actions = append(m.actions, a)
 }
@@ -407,7 +407,7 @@ func (m *Machine) done(r *report) {
 		s.cachedSeen += int64(r.usage.Cached)
 	}
 	if r.usage.CachedKnown && c.committed {
-		m.compare(c, r.usage)
+		m.compare(r.at, c, r.usage)
 	}
 	if l := s.pool.endLearner; l != nil && c.committed && r.outcome == attempt.Success {
 		m.end = selection.End{Sample: c.sample(), Ended: r.at, ShowsStart: c.showsStart(), Usage: r.usage}

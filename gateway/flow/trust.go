@@ -2,6 +2,7 @@ package flow
 
 import (
 	"kvasir/internal/kvblock"
+	"kvasir/internal/mono"
 	"kvasir/selection/signal"
 )
 
@@ -13,7 +14,7 @@ import (
 // router's end elsewhere. So only a shortfall of more than a coarse block and an eighth of
 // the prompt is one. A prediction of no more than that proves nothing where it fails; where it
 // comes true it does, and so those few who have an engine read no cache are outvoted.
-func (m *Machine) compare(c *call, u Usage) {
+func (m *Machine) compare(at mono.Time, c *call, u Usage) {
 	q := &c.request
 	if m.index == nil || c.believed.Held == 0 || u.Prompt <= 0 {
 		return
@@ -42,6 +43,9 @@ func (m *Machine) compare(c *call, u Usage) {
 	}
 	if led, changed := s.trust.Compare(int64(predicted), int64(found)); changed {
 		m.countLoadOnly()
+		if s.trust.State() == signal.LoadOnly {
+			m.disband(at, c.slot)
+		}
 		m.notice(Action{Kind: TrustChanged, Slot: c.slot, Trust: s.trust.State(), Compared: led})
 	}
 }

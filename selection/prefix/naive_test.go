@@ -146,6 +146,14 @@ func (m *naive) setCapacity(h holder, fine int) {
 	o.run(0, 0)
 }
 
+func (m *naive) withdraw(h holder, blocks []kvblock.Hash, from int) {
+	for _, b := range blocks[from:] {
+		if known, there := m.holder(h).blocks[b]; there && !known.held {
+			m.holder(h).blocks[b] = naiveBelief{false, -9, known.said}
+		}
+	}
+}
+
 // store and drop say of tiers other than Device what the set has and no longer has.
 func (m *naive) store(set map[kvblock.Hash]bool, blocks []kvblock.Hash) {
 	if len(blocks) > 0 {
@@ -427,6 +435,12 @@ func (p *pair) run(t *rapid.T, check func(*rapid.T, []kvblock.Hash)) {
 			h, b := anyHolder(t), drawChain(t, p.longest)
 			p.x.HoldRank(p.now, h.slot, h.rank, b)
 			p.m.record(p.now, h, b, true)
+		},
+		"withdraw": func(t *rapid.T) {
+			h, b := holder{slot: anyHolder(t).slot}, drawChain(t, p.longest)
+			from := rapid.IntRange(0, len(b)).Draw(t, "from")
+			p.x.Withdraw(h.slot, b, from)
+			p.m.withdraw(h, b, from)
 		},
 		"all hold": func(t *rapid.T) {
 			b := drawChain(t, p.longest)
