@@ -181,12 +181,5 @@ func (m *Machine) running(t Ticket, attempt int) *call {
 
 // mayAsk reports whether the call may go to endpoints of this kind.
 func (c *call) mayAsk(a among) bool {
-	switch a {
-	case bothered:
-		return c.mayBother()
-	case everybody:
-		return c.mayResort()
-	default:
-		return true
-	}
+	return a != everybody || c.mayResort()
 }

@@ -561,3 +561,39 @@ func TestHold_Laws(t *testing.T) {
 		})
 	})
 }
+
+// With a queue a pool's only endpoint is not asked at all after failing: it was shunned as
+// "with nobody else to ask, a refused connection costs less than a refusal of ours".
+func TestHold_TheOnlyEndpointThatFailsIsAsked(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		m := holding(1<<30, admission.FIFO, lightest{}, "a")
+		if !on {
+			m = New(newConfig(newTestPool("p", lightest{}, "a")))
+		}
+		for id := range 3 {
+			a := only(t, m.Step(mono.Time(10*id+1), Arrive(request(id+1))))
+			if a.Kind != Dispatch {
+				t.Fatalf("queue %v: call %d: %+v", on, id+1, a)
+			}
+			m.Step(mono.Time(10*id+2), Done(a.Ticket, 0, attempt.ConnectFailed, Usage{}))
+			m.Step(mono.Time(10*id+3), Wake())
+		}
+		if a := only(t, m.Step(1000, Arrive(request(9)))); a.Kind != Dispatch {
+			t.Errorf("queue %v: call is held for %v while nothing is at the endpoint", on, time.Duration(m.admitAt-1000))
+		}
+	}
+}
+
+// A lower pool is idle; the upper one, with a queue, is busy. The Config says the lower is used.
+func TestHold_TheLowerPoolIsUsedWhereTheHigherIsBusy(t *testing.T) {
+	up := newTestPool("up", lightest{}, "a")
+	up.Queue = admission.Default()
+	up.Queue.Tokens = 1000
+	m := New(newConfig(up, newTestPool("down", lightest{}, "b")))
+	a := only(t, m.Step(1, Arrive(request(1))))
+	m.Step(2, Pushed(a.Ticket, 0, attempt.Limited, time.Minute))
+	settle(m, 2)
+	if a := only(t, m.Step(mono.Time(time.Second), Arrive(request(2)))); a.Kind != Dispatch {
+		t.Errorf("held for a busy endpoint for a minute while another pool is idle: %+v, next look in %v", a, time.Duration(m.admitAt)-time.Second)
+	}
+}

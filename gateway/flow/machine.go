@@ -28,7 +28,8 @@ import (
 
 // Config describes one model. Pools are in order of preference: a lower one is used
 // when no higher one has an endpoint in rotation that the call has not tried, and that
-// does not want to be left alone. A call that finds nobody in rotation, or has found dead
+// does not want to be left alone. Where there is such a one, and the pool has a queue and no
+// endpoint with room, the call waits there. A call that finds nobody in rotation, or has found dead
 // everyone who is, may then go to an endpoint that is not: what was ejected a while ago
 // may be well again, and there is nobody else to ask.
 type Config struct {
@@ -121,7 +122,8 @@ type endpointState struct {
 	draining   bool // no new calls
 	leaving    bool // out of the configuration; gone once its calls are
 	breaker    health.Breaker
-	busyUntil  mono.Time // it has no room, and wants to be left alone till then
+	busyUntil  mono.Time // it is left alone till then
+	asked      bool      // it has asked for that: it has no room
 	fresh      bool      // it has not its whole share yet
 	freshSince mono.Time
 	newest     int32     // of the running attempts, linked through calls in dispatch order
@@ -296,7 +298,7 @@ func (m *Machine) dispatch(now mono.Time, i int32) (*pool, fate) {
 			continue
 		}
 		for _, p := range m.pools {
-			if c.failures(p) >= mostFailures {
+			if c.failures(p) >= mostFailures || among == bothered && p.queue == nil && !c.mayBother() {
 				continue
 			}
 			if p.refresh(m, now, c, among) {
