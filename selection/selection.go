@@ -42,7 +42,7 @@ type Request struct {
 	Conversation kvblock.Hash   // of the calls that grow one prefix, the client's own; 0: not known
 	Adapter      kvblock.Hash   // of the LoRA adapter that is asked for (signal.Adapter); 0: the base model
 	Bytes        int64          // of the body, which is kept while the call waits
-	Deadline     time.Duration  // the caller wants the first token within that of its call's arrival; 0: the model's SLO says
+	Deadline     time.Duration  // the first token is wanted within that of the arrival; 0, as gateway and simulator have it: the model's SLO says
 
 	// Owner, where Owned is set, is the only endpoint that can answer: it holds what the
 	// call goes on from. One that is gone is as good as none.
