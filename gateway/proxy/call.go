@@ -36,6 +36,8 @@ type call struct {
 	asked   api.Request // what the body says
 	adapter string      // that is asked for; "": the model itself
 	salt    string      // for the engines' caches; "": not made yet
+
+	unexplained bool // the client has asked for what it may not know
 	body    *body
 	request selection.Request
 	ticket  flow.Ticket
@@ -266,7 +268,9 @@ func (c *call) identify() bool {
 			c.request.Owned, c.request.Owner, c.request.OwnerGeneration = true, o.slot, o.generation
 		}
 	}
-	c.request.Explain = c.in.Header.Get("X-Kvasir-Explain") == "1"
+	asks := c.in.Header.Get("X-Kvasir-Explain") == "1"
+	c.request.Explain = asks && c.svc.cfg.Access.explains(c.in, c.record.Client)
+	c.unexplained = asks && !c.request.Explain
 	c.request.Bytes = int64(len(c.body.data))
 	c.asked, c.salt = q, ""
 	c.record.Model, c.record.Stream, c.record.InputTokens = m.Name, stream, c.request.InputTokens
