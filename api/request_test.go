@@ -401,6 +401,16 @@ func TestPrompt_OpeningIsTheSameInEveryTurn(t *testing.T) {
 			}
 		}
 	}
+	var r Reader // it keeps nothing from one body to the next
+	var w kvblock.Writer
+	for _, body := range []string{`{"model":"m","messages":[{"role":"user","content":"Q"}]}`, `{"model":"m","messages":[{"rule":"user","content":"Q"}]}`} {
+		if _, err := r.Read(Chat, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := r.Prompt(&w, "m", "", 0); err != nil || (p.Opening != 0) != strings.Contains(body, "role") {
+			t.Errorf("%s: %v, opening %x", body, err, p.Opening)
+		}
+	}
 	if a, b := opening(Responses, `{"model":"m","input":"Q"}`), opening(Responses, `{"model":"m","input":[{"role":"user","content":"Q"},{"role":"user","content":"R"}]}`); a != b || a == 0 {
 		t.Errorf("the text %x and the message %x", a, b)
 	}

@@ -314,6 +314,9 @@ func TestSessions_BlocksReachRoutersAndEngines(t *testing.T) {
 	if len(a.Prompt.Blocks) != 4 || len(a.Prompt.AnswerBlocks) != 4 || !slices.Equal(slices.Concat(a.Prompt.Blocks, a.Prompt.AnswerBlocks), b.Prompt.Blocks) {
 		t.Errorf("an engine sees %v, %v and %v", a.Prompt.Blocks, a.Prompt.AnswerBlocks, b.Prompt.Blocks)
 	}
+	if a.Request.Conversation != a.Request.Key || b.Request.Conversation != b.Request.Key {
+		t.Error("a session is not a conversation")
+	}
 	if a.Request.Head == b.Request.Head || a.Request.Key == b.Request.Key {
 		t.Error("different prompts of different sessions have one name")
 	}

@@ -70,10 +70,11 @@ func served(t *testing.T, configuration string, variables map[string]string) str
 // found for the other one without a salt, and for nobody else with it.
 func TestSalt_OverSockets(t *testing.T) {
 	keys := map[string]string{}
-	clients := "clients:\n  keys:\n"
+	var clients strings.Builder
+	clients.WriteString("clients:\n  keys:\n")
 	for _, name := range []string{"a", "b"} {
 		keys[name] = "key-of-" + name
-		clients += fmt.Sprintf("    - {name: %s, sha256: %x}\n", name, sha256.Sum256([]byte(keys[name])))
+		fmt.Fprintf(&clients, "    - {name: %s, sha256: %x}\n", name, sha256.Sum256([]byte(keys[name])))
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	text := strings.Repeat("what one client has sent ", 60)
@@ -86,7 +87,7 @@ func TestSalt_OverSockets(t *testing.T) {
 	for _, salted := range []bool{false, true} {
 		for route, body := range routes {
 			t.Run(fmt.Sprintf("%v %s", salted, route), func(t *testing.T) {
-				configuration := clients + fmt.Sprintf("models: {m: [%q]}\n", emulated(t, "--model", "m", "--speed", "50"))
+				configuration := clients.String() + fmt.Sprintf("models: {m: [%q]}\n", emulated(t, "--model", "m", "--speed", "50"))
 				if salted {
 					configuration = "prefix: {salt: env:SALT}\n" + configuration
 				}

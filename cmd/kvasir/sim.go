@@ -79,6 +79,8 @@ pool:
                              -TO it does not; may be repeated, as the following
   --slow ENGINE@AT=FACTOR    its steps take FACTOR times as long from then on
   --join ENGINE@AT           it is added to the pool then, cold
+  --slow-start D             how long one that joins or comes back takes to its full share, 0: it has it
+                             at once (default 30s)
 
 result:
   --slo-ttft D, --slo-tpot D, --slo-e2e D   what a call must keep to count as good (default: none)

@@ -16,6 +16,7 @@ import (
 	"kvasir/accelerator"
 	"kvasir/engine"
 	"kvasir/internal/mono"
+	"kvasir/selection/health"
 	"kvasir/selection/policy"
 	"kvasir/sim"
 )
@@ -45,6 +46,8 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	f.DurationVar(&s.Scrape, "scrape", time.Second, "")
 	f.DurationVar(&s.Delay, "scrape-delay", 0, "")
 	f.Float64Var(&s.Loss, "scrape-loss", 0, "")
+	s.Health = health.Default()
+	f.DurationVar(&s.Health.SlowStart, "slow-start", s.Health.SlowStart, "")
 	f.BoolVar(&s.Stagger, "stagger", false, "")
 	queue := f.String("queue", "", "")
 	flight := f.String("single-flight", "", "")
@@ -138,6 +141,9 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	}
 	if !(s.Loss >= 0 && s.Loss <= 1) {
 		bad("scrape-loss", s.Loss, "0 to 1")
+	}
+	if d := s.Health.SlowStart; d != 0 && (d < time.Second || d > time.Hour) {
+		bad("slow-start", d, "0s or 1s..1h")
 	}
 	if !(o.attainment > 0 && o.attainment <= 1) {
 		bad("attainment", o.attainment, "above 0, at most 1")

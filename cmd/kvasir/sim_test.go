@@ -175,6 +175,8 @@ func TestSim_SaysWhatIsWrong(t *testing.T) {
 		"--gateways is a list":          {"--trace", excerpt, "--gateways", "1,2", "--format", "csv"},
 		"as in 3x":                      {"--trace", excerpt, "--slo-ttft", "2s,0x"},
 		"times --scrape":                {"--trace", excerpt, "--scrape", "1ms", "--scrape-delay", "1000h"},
+		"--slow-start: 500ms":           {"--trace", excerpt, "--slow-start", "500ms"},
+		"--slow-start: 2h":              {"--trace", excerpt, "--slow-start", "2h"},
 		"--warmup: -5s":                 {"--trace", excerpt, "--warmup", "-5s"},
 		"expected FROM-TO":              {"--trace", excerpt, "--down", "1@x"},
 		"--rate-scale: NaN":             {"--trace", excerpt, "--rate-scale", "NaN"},
@@ -396,5 +398,34 @@ func TestSim_AWiderBoundKeepsMoreCalls(t *testing.T) {
 	narrow, either, relative := attained("1s"), attained("1s,3x"), attained("3x")
 	if !(narrow < either && relative < either && relative > 0) {
 		t.Errorf("1s: %v, 3x: %v, the wider of both: %v", narrow, relative, either)
+	}
+}
+
+// TestSim_SlowStartSaysHowSoonAnEngineHasItsShare has one join.
+func TestSim_SlowStartSaysHowSoonAnEngineHasItsShare(t *testing.T) {
+	sent := func(d string) (first int) {
+		t.Helper()
+		list := filepath.Join(t.TempDir(), "calls.csv")
+		code, _, errs := simulate(t, "--trace", excerpt, "--policy", "round-robin", "--replicas", "2", "--sessions", "600", "--join", "2@5s", "--slow-start", d, "--calls", list)
+		if code != 0 {
+			t.Fatal(errs)
+		}
+		text, err := os.ReadFile(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rows[1:] {
+			if came, _ := strconv.ParseFloat(row[3], 64); came >= 5 && came < 10 && row[4] == "2" {
+				first++
+			}
+		}
+		return first
+	}
+	if at, slow := sent("0"), sent("5s"); at < 5 || 3*slow > 2*at {
+		t.Errorf("in the 5 s after it joined it gets %d calls at once, and %d slowly", at, slow)
 	}
 }

@@ -49,3 +49,35 @@ func TestConversation_DoesNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkEdit makes and sets a salt for one attempt of a call, or none.
+func BenchmarkEdit(b *testing.B) {
+	data := []byte(`{"model":"m","messages":[]}`)
+	var r api.Reader
+	q, err := r.Read(api.Chat, data)
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := &endpoint{pool: &pool{servedAs: "m", Pool: Pool{Dialect: upstream.VLLM()}}}
+	for name, key := range map[string]string{"plain": "", "salted": "the-gateways-own-secret"} {
+		b.Run(name, func(b *testing.B) {
+			c := &call{svc: &service{cfg: Config{SaltKey: []byte(key)}}, route: byPath["/v1/chat/completions"], asked: q, scratch: newScratch(), body: &body{data: data}}
+			b.ReportAllocs()
+			for b.Loop() {
+				c.salt = ""
+				c.edit(e)
+			}
+		})
+	}
+}
+
+// BenchmarkConversation names one by a header, as the slowest of all.
+func BenchmarkConversation(b *testing.B) {
+	c := &call{in: &http.Request{Header: http.Header{"X-Session-Affinity": {strings.Repeat("0d7e7c52", 8)}}}, scratch: newScratch()}
+	c.record.Client = "team-a"
+	q := api.Request{}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.conversation(&q, 5)
+	}
+}
