@@ -38,11 +38,11 @@ type call struct {
 	salt    string      // for the engines' caches; "": not made yet
 
 	unexplained bool // the client has asked for what it may not know
-	body    *body
-	request selection.Request
-	ticket  flow.Ticket
-	held    bool // the machine holds the call: it must hear of its end
-	record  telemetry.Call
+	body        *body
+	request     selection.Request
+	ticket      flow.Ticket
+	held        bool // the machine holds the call: it must hear of its end
+	record      telemetry.Call
 
 	answer answer // of the running attempt
 	booked int64  // what the stream's reader is booked to hold of an event
@@ -252,7 +252,10 @@ func (c *call) identify() bool {
 			return c.refuse(telemetry.BadRequest, api.BadRequest(err, c.id))
 		}
 		c.request.InputTokens = p.InputTokens
-		c.request.Blocks, c.request.BlockTokens, c.request.Head = p.Blocks, p.BlockTokens, p.Head
+		c.request.Head = p.Head
+		if !q.Opaque { // else nothing is matched, recorded or compared
+			c.request.Blocks, c.request.BlockTokens = p.Blocks, p.BlockTokens
+		}
 		opening = p.Opening
 	}
 	c.request.Conversation = c.conversation(&q, opening)
