@@ -178,15 +178,13 @@ type Learner interface {
 
 // Sample is what came of an attempt's prefill. Work is as it was believed at the dispatch.
 type Sample struct {
-	Slot       Slot
-	At         mono.Time     // of the first content
-	TTFT       time.Duration // from the dispatch
-	Input      int           // tokens of the prompt
-	Own        Work          // of the call itself
-	Ahead      Work          // of the calls that were pending at the endpoint
-	HeadServed time.Duration // for how long the endpoint can have worked on the oldest of those
-	Context    int64         // prompt tokens of the calls there that had their first token already
-	Predicted  time.Duration // Choice.Predicted
+	Slot    Slot
+	At      mono.Time     // of the first content
+	TTFT    time.Duration // from the dispatch
+	Input   int           // tokens of the prompt
+	Own     Work          // of the call itself
+	Ahead   Work          // of the calls that were pending at the endpoint
+	Context int64         // prompt tokens of the calls there that had their first token already
 }
 
 // EndLearner is a Policy that learns from answers as a whole.

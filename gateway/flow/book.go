@@ -138,11 +138,10 @@ func (m *Machine) await(now mono.Time, i int32) {
 	c := &m.calls[i]
 	s, b := &m.state[c.slot], &m.books[c.slot]
 	c.work = c.request.Work(selection.OverlapAt(s.pool.view.Overlap, c.slot))
-	c.ahead, c.headServed = b.PendingWork, 0
+	c.ahead = b.PendingWork
 	c.context = b.OutstandingTokens - b.PendingTokens
 	c.olderWait, c.newerWait = s.lastWait, none
 	if s.lastWait != none {
-		c.headServed = now.Sub(b.HeadSince)
 		m.calls[s.lastWait].newerWait = i
 	} else {
 		s.firstWait = i

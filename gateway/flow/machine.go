@@ -6,8 +6,8 @@
 // order is decided at an instant of its own: an arrival, the end of a backoff, or a
 // wake-up that the machine asks for one nanosecond after a failure. Second, a report
 // (a signal, a first token, an end) is only queued by Step; it is folded into the state
-// once the clock is past the report's instant, in the order (instant, kind, call,
-// attempt, sequence). So it does not matter in which order goroutines deliver what
+// once the clock is past the report's instant, in the order (instant, kind, slot,
+// call, attempt, sequence). So it does not matter in which order goroutines deliver what
 // happened at the same moment.
 package flow
 
@@ -105,7 +105,7 @@ type Machine struct {
 	following int       // calls that wait for others that compute what they need
 	followAt  mono.Time // when the patience of one of those may end; Never: none waits
 	freedAt   mono.Time // when the one goes that was freed last
-	admitAt   mono.Time // when one of them may be able to go; Never: nothing is known to come
+	admitAt   mono.Time // when a call that waits in a queue may be able to go; Never: nothing is known to come
 	wakeAt    mono.Time // earliest wake-up asked for and not delivered; Never: none
 	last      mono.Time
 	random    seed.Rand     // of the pick under way; here, so that it need not be allocated
@@ -363,7 +363,6 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 		decide(d, &pool.view, choice)
 		a.Decision = d
 	}
-	c.predicted = choice.Predicted
 	m.lead(now, i, pool, slot)
 	m.charge(now, i, slot)
 	m.actions = append(m.actions, a)
