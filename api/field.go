@@ -45,6 +45,12 @@ const (
 	fieldContent
 	fieldTokens
 
+	fieldPromptLogprobs
+	fieldTruncatePromptTokens
+	fieldPromptEmbeds
+	fieldEcho
+	fieldLogprobs
+
 	fieldCount
 )
 
@@ -64,6 +70,8 @@ var names = [fieldCount]string{
 	fieldQuery: "query", fieldQueries: "queries", fieldText1: "text_1", fieldText2: "text_2",
 	fieldData1: "data_1", fieldData2: "data_2", fieldItems: "items",
 	fieldContent: "content", fieldTokens: "tokens",
+	fieldPromptLogprobs: "prompt_logprobs", fieldTruncatePromptTokens: "truncate_prompt_tokens",
+	fieldPromptEmbeds: "prompt_embeds", fieldEcho: "echo", fieldLogprobs: "logprobs",
 }
 
 // fieldOf returns the field of that name, other where the grammar has none. ofPrompt says

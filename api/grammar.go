@@ -125,10 +125,13 @@ var grammars = [grammarCount]row{
 var sampled = []field{
 	fieldModel, fieldStream, fieldStreamOptions, fieldMaxTokens, fieldMaxCompletionTokens, fieldN,
 	fieldCacheSalt, fieldSessionID, fieldPromptCacheKey,
+	fieldPromptLogprobs, fieldTruncatePromptTokens, fieldPromptEmbeds, fieldEcho, fieldLogprobs,
 }
 
 // keyed are the routing fields of routes whose answers are never streams.
-var keyed = []field{fieldModel, fieldCacheSalt, fieldSessionID, fieldPromptCacheKey}
+var keyed = []field{
+	fieldModel, fieldCacheSalt, fieldSessionID, fieldPromptCacheKey, fieldTruncatePromptTokens, fieldPromptEmbeds,
+}
 
 // textPrompt is a chat, or the text or token ids of a completion or an embedding.
 var textPrompt = []ingredient{

@@ -20,6 +20,7 @@ type Request struct {
 	StreamOptionsAt    Span   // the value of "stream_options"; the zero Span: absent or null
 	MaxTokens          int    // max_completion_tokens or max_output_tokens, else max_tokens; 0: no bound, also for negative numbers (llama.cpp's "no bound")
 	N                  int    // answers asked for, at least 1
+	Opaque             bool   // what the engine finds cached and computes is not told by the prompt, see Reader.opaque
 	CacheSaltAt        Span   // the value of "cache_salt", null included; the zero Span: absent
 	CacheSalt          []byte // these four: decoded; nil where absent
 	SessionID          []byte
@@ -176,11 +177,35 @@ func (r *Reader) interpret() error {
 	}
 	q.MaxTokens = max(q.MaxTokens, 0)
 	q.N = max(r.integer(fieldN, &errs), 1)
+	q.Opaque = r.opaque()
 	q.CacheSalt, q.CacheSaltAt = r.text(fieldCacheSalt, &errs), r.at[fieldCacheSalt]
 	q.SessionID = r.text(fieldSessionID, &errs)
 	q.PromptCacheKey = r.text(fieldPromptCacheKey, &errs)
 	q.PreviousResponseID = r.text(fieldPreviousResponseID, &errs)
 	return errs.err
+}
+
+// opaque reports whether the prompt does not tell what the engine finds in its prefix cache and
+// what it computes. vLLM reads no cache for a call with prompt_logprobs, which echo together with
+// logprobs asks for as well; for the latter SGLang, too, computes the whole prompt. With
+// truncate_prompt_tokens a part of the prompt is computed alone, and with prompt_embeds another
+// one. The values are the engine's to check: what is there counts, but for null and false.
+//
+// SGLang's return_logprob, logprob_start_len and input_embeds are fields of its /generate, which
+// is no route here.
+func (r *Reader) opaque() bool {
+	for _, f := range [...]field{fieldPromptLogprobs, fieldTruncatePromptTokens, fieldPromptEmbeds} {
+		if r.value(f) != nil {
+			return true
+		}
+	}
+	return r.says(fieldEcho) && r.says(fieldLogprobs)
+}
+
+// says reports whether a field is there and not false.
+func (r *Reader) says(f field) bool {
+	v := r.value(f)
+	return v != nil && v[0] != 'f'
 }
 
 // firstError keeps the first of several errors.

@@ -436,3 +436,35 @@ func TestPrompt_OpeningIsTheSameInEveryTurn(t *testing.T) {
 		}
 	}
 }
+
+func TestRead_Opaque(t *testing.T) {
+	for field, want := range map[string]bool{
+		``:                                    false,
+		`"prompt_logprobs":0,`:                true,
+		`"prompt_logprobs":null,`:             false,
+		`"truncate_prompt_tokens":1,`:         true,
+		`"prompt_embeds":["x"],`:              true,
+		`"echo":true,`:                        false,
+		`"logprobs":3,`:                       false,
+		`"echo":true,"logprobs":0,`:           true,
+		`"echo":true,"logprobs":true,`:        true,
+		`"echo":false,"logprobs":3,`:          false,
+		`"echo":true,"logprobs":false,`:       false,
+		`"extra":{"prompt_logprobs":1},`:      false,
+		`"messages":[{"prompt_logprobs":1}],`: false,
+		`"prompt\u005flogprobs":1,`:           true,
+		`"x":"\"prompt_logprobs\":1",`:        false,
+	} {
+		var r Reader
+		q, err := r.Read(Completions, []byte(`{`+field+`"model":"m","prompt":"p"}`))
+		if err != nil || q.Opaque != want {
+			t.Errorf("%s: opaque %v, %v", field, q.Opaque, err)
+		}
+	}
+	for g, want := range map[Grammar]bool{Chat: true, Completions: true, Embeddings: true, Rerank: true, Score: true, Opaque: true, Responses: false, Messages: false} {
+		var r Reader
+		if q, err := r.Read(g, []byte(`{"model":"m","truncate_prompt_tokens":4}`)); err != nil || q.Opaque != want {
+			t.Errorf("%v: opaque %v, %v", g, q.Opaque, err)
+		}
+	}
+}

@@ -39,6 +39,8 @@ type ClientKey struct {
 	Name string `config:"name"`
 	// SHA-256 of the key in 64 hex digits, small letters.
 	SHA256 KeyHash `config:"sha256" allowed:"SHA-256"`
+	// Its client may ask with x-kvasir-explain why its calls went where they went, which tells of endpoints, of others' load and of what others have sent.
+	Explain bool `config:"explain"`
 }
 
 // KeyHash is the SHA-256 of a client's key. A key is random, so that nothing is won by
@@ -75,7 +77,7 @@ func (ks *ClientKeys) decode(d *decoder, n *yaml.Node, at where) {
 	d.hidden = true
 	defer func() { d.hidden = before }()
 	if n.Kind != yaml.SequenceNode {
-		d.mismatch(n, at, "a list of mappings", "name, sha256")
+		d.mismatch(n, at, "a list of mappings", "name, sha256, explain")
 		return
 	}
 	for i, c := range n.Content {

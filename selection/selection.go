@@ -42,7 +42,7 @@ type Request struct {
 	Conversation kvblock.Hash   // of the calls that grow one prefix, the client's own; 0: not known
 	Adapter      kvblock.Hash   // of the LoRA adapter that is asked for (signal.Adapter); 0: the base model
 	Bytes        int64          // of the body, which is kept while the call waits
-	Deadline     time.Duration  // the caller wants the first token within that of its call's arrival; 0: the model's SLO says
+	Deadline     time.Duration  // the first token is wanted within that of the arrival; 0, as gateway and simulator have it: the model's SLO says
 
 	// Owner, where Owned is set, is the only endpoint that can answer: it holds what the
 	// call goes on from. One that is gone is as good as none.
@@ -180,15 +180,13 @@ type Learner interface {
 
 // Sample is what came of an attempt's prefill. Work is as it was believed at the dispatch.
 type Sample struct {
-	Slot       Slot
-	At         mono.Time     // of the first content
-	TTFT       time.Duration // from the dispatch
-	Input      int           // tokens of the prompt
-	Own        Work          // of the call itself
-	Ahead      Work          // of the calls that were pending at the endpoint
-	HeadServed time.Duration // for how long the endpoint can have worked on the oldest of those
-	Context    int64         // prompt tokens of the calls there that had their first token already
-	Predicted  time.Duration // Choice.Predicted
+	Slot    Slot
+	At      mono.Time     // of the first content
+	TTFT    time.Duration // from the dispatch
+	Input   int           // tokens of the prompt
+	Own     Work          // of the call itself
+	Ahead   Work          // of the calls that were pending at the endpoint
+	Context int64         // prompt tokens of the calls there that had their first token already
 }
 
 // EndLearner is a Policy that learns from answers as a whole.

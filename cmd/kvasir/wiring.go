@@ -69,9 +69,12 @@ func identity(c *config.Config) string {
 // or because it says that anybody may.
 func access(c *config.Config) proxy.Access {
 	open := len(c.Clients.Keys) == 0 && c.Clients.KeysFile == "" && c.TLS.ClientCA == ""
-	a := proxy.Access{Anonymous: c.Clients.Anonymous || open, Keys: map[[sha256.Size]byte]string{}}
+	a := proxy.Access{Anonymous: c.Clients.Anonymous || open, Keys: map[[sha256.Size]byte]string{}, Explain: map[string]bool{}}
 	for _, k := range c.Clients.Keys {
 		a.Keys[k.SHA256] = k.Name
+		if k.Explain {
+			a.Explain[k.Name] = true
+		}
 	}
 	return a
 }

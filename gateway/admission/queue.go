@@ -13,7 +13,7 @@ type Waiter struct {
 	Call   int32     // its record's index, small and unique among those that wait
 	Rank   int64     // who has the least goes first
 	ID     uint64    // decides between equal ranks
-	Since  mono.Time // when it began to wait; not before that of an earlier Push
+	Since  mono.Time // when it began to wait; earlier by what it had waited before
 	Bytes  int64     // of its body
 	Tokens int64     // of prefill that it brings
 	Tied   bool      // not every endpoint with room may have it
@@ -90,13 +90,21 @@ func (q *Queue) Push(w Waiter) {
 	for int(w.Call) >= len(q.places) {
 		q.places = append(q.places, place{})
 	}
-	q.places[w.Call] = place{Waiter: w, waits: true, older: q.newest, newer: none}
-	if q.newest != none {
-		q.places[q.newest].newer = w.Call
+	older, newer := q.newest, int32(none)
+	for older != none && q.places[older].Since > w.Since { // it has waited before: those are few
+		older, newer = q.places[older].older, older
+	}
+	q.places[w.Call] = place{Waiter: w, waits: true, older: older, newer: newer}
+	if older != none {
+		q.places[older].newer = w.Call
 	} else {
 		q.oldest = w.Call
 	}
-	q.newest = w.Call
+	if newer != none {
+		q.places[newer].older = w.Call
+	} else {
+		q.newest = w.Call
+	}
 	q.bytes += w.Bytes
 	q.tokens += w.Tokens
 	if w.Tied {

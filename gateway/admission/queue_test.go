@@ -16,7 +16,7 @@ import (
 func TestQueue_AgainstAList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := New(Config{})
-		var list []Waiter // in the order of their coming
+		var list []Waiter // who has waited longest first
 		first := func(passed int, open bool) (Waiter, bool) {
 			sorted := slices.Clone(list)
 			slices.SortFunc(sorted, func(a, b Waiter) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.ID, b.ID)) })
@@ -56,13 +56,17 @@ func TestQueue_AgainstAList(t *testing.T) {
 					t.Skip("it waits already")
 				}
 				w := Waiter{
-					Call: call, ID: uint64(call)*7%41 + 1, Since: now,
+					Call: call, ID: uint64(call)*7%41 + 1, Since: now - mono.Time(rapid.SampledFrom([]int{0, 0, 0, 7}).Draw(t, "waited before")),
 					Rank:  int64(rapid.IntRange(-5, 5).Draw(t, "rank")),
 					Bytes: int64(rapid.IntRange(0, 9).Draw(t, "bytes")), Tokens: int64(rapid.IntRange(0, 9).Draw(t, "tokens")),
 					Tied: rapid.IntRange(0, 3).Draw(t, "tied") == 0,
 				}
 				q.Push(w)
-				list = append(list, w)
+				at := len(list)
+				for at > 0 && list[at-1].Since > w.Since {
+					at--
+				}
+				list = slices.Insert(list, at, w)
 			},
 			"remove": func(t *rapid.T) { remove(int32(rapid.IntRange(0, 45).Draw(t, "call"))) },
 			"go": func(t *rapid.T) {

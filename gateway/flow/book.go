@@ -1,9 +1,13 @@
 package flow
 
 import (
+	"sort"
+
+	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
 	"kvasir/selection"
 	"kvasir/selection/health"
+	"kvasir/selection/prefix"
 )
 
 // charge books the call's attempt on an endpoint, in the same step as the pick: no
@@ -55,9 +59,12 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 	if s.pool.usesActive {
 		m.occupy(c)
 	}
+	c.believed = prefix.Belief{}
 	if m.index != nil {
 		m.index.SetCapacity(slot, 0, m.capacity(slot, &c.request))
-		c.believed = m.index.Promise(now, slot, c.request.Blocks)
+		if m.fits(c) {
+			c.believed = m.index.Promise(now, slot, c.request.Blocks)
+		}
 	}
 }
 
@@ -87,6 +94,7 @@ func (m *Machine) release(now mono.Time, i int32) {
 	if !c.committed {
 		s.unanswered--
 		m.lost(now, i)
+		m.withdraw(c)
 	}
 	if c.unseen {
 		b.Unseen--
@@ -104,6 +112,26 @@ func (m *Machine) release(now mono.Time, i int32) {
 	}
 }
 
+// withdraw takes back what was promised of a prompt that its endpoint did not compute, but for
+// what another call brings there.
+func (m *Machine) withdraw(c *call) {
+	if m.index == nil {
+		return
+	}
+	from := 0
+	for i := m.state[c.slot].newest; i != none; i = m.calls[i].older {
+		if other := &m.calls[i]; other != c && !other.committed {
+			from = max(from, common(c.request.Blocks, other.request.Blocks))
+		}
+	}
+	m.index.Withdraw(c.slot, c.request.Blocks, from)
+}
+
+// common returns how many blocks two chains have in common: where one is equal all before are.
+func common(a, b []kvblock.Hash) int {
+	return sort.Search(min(len(a), len(b)), func(i int) bool { return a[i] != b[i] })
+}
+
 // occupy counts a running call's blocks among those in use at its endpoint.
 func (m *Machine) occupy(c *call) {
 	c.occupies = true
@@ -116,11 +144,8 @@ func (m *Machine) await(now mono.Time, i int32) {
 	s, b := &m.state[c.slot], &m.books[c.slot]
 	seen := m.found(s.pool, c.slot)
 	c.work = c.request.Work(selection.OverlapAt(s.pool.view.Overlap, c.slot))
-	c.ahead, c.headServed = seen.PendingWork, 0
+	c.ahead = seen.PendingWork
 	c.context = seen.OutstandingTokens - seen.PendingTokens
-	if seen.Pending > 0 {
-		c.headServed = now.Sub(seen.HeadSince)
-	}
 	c.olderWait, c.newerWait = s.lastWait, none
 	if s.lastWait != none {
 		m.calls[s.lastWait].newerWait = i

@@ -16,7 +16,7 @@ const (
 	running          // an attempt is charged to an endpoint
 	failed           // waiting for the wake-up that decides whether another attempt follows
 	backingOff       // waiting for the end of its backoff
-	held             // waiting in a pool's queue
+	held             // waiting in a pool's queue, or for a sibling
 )
 
 // call is the machine's record of one client's call. Records are reused.
@@ -44,18 +44,17 @@ type call struct {
 	older      int32
 	newer      int32
 
-	// Until its first content, and then as they were.
-	work       selection.Work // of the prefill, as it is believed
-	found      int32          // blocks that an endpoint was believed to hold or to compute, where the pool has flights
-	ahead      selection.Work // of those that were pending there before
-	headServed time.Duration  // how long the oldest of those had been worked on
-	context    int64          // prompt tokens of those there that had their first token
-	believed   prefix.Belief  // what it was believed to hold of the prompt
-	predicted  time.Duration
-	first      mono.Time // of its first content
-	pending    bool      // among those at its endpoint whose prefill is not over, as far as is known
-	olderWait  int32     // neighbours among those that are pending there
-	newerWait  int32
+	// Of its prefill, as it was when the call was sent.
+	work     selection.Work // as it is believed
+	found    int32          // blocks that an endpoint was believed to hold or to compute; of a call that others may wait for
+	ahead    selection.Work // of those that were pending there before
+	context  int64          // prompt tokens of those there that had their first token
+	believed prefix.Belief  // what it was believed to hold of the prompt; none since it restarted, or the index was emptied
+
+	first     mono.Time // of its first content
+	pending   bool      // among those at its endpoint whose prefill is not over, as far as is known
+	olderWait int32     // neighbours among those that are pending there
+	newerWait int32
 
 	tried  [attempt.MaxAttempts + 1]trial
 	nTried int
@@ -69,7 +68,7 @@ type call struct {
 func (c *call) sample() selection.Sample {
 	return selection.Sample{
 		Slot: c.slot, At: c.first, TTFT: c.first.Sub(c.dispatched), Input: c.request.InputTokens,
-		Own: c.work, Ahead: c.ahead, HeadServed: c.headServed, Context: c.context, Predicted: c.predicted,
+		Own: c.work, Ahead: c.ahead, Context: c.context,
 	}
 }
 
@@ -181,12 +180,5 @@ func (m *Machine) running(t Ticket, attempt int) *call {
 
 // mayAsk reports whether the call may go to endpoints of this kind.
 func (c *call) mayAsk(a among) bool {
-	switch a {
-	case bothered:
-		return c.mayBother()
-	case everybody:
-		return c.mayResort()
-	default:
-		return true
-	}
+	return a != everybody || c.mayResort()
 }

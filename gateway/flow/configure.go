@@ -88,7 +88,11 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 				slot = m.join(now, m.pools[i], ec)
 			}
 			s := &m.state[slot]
+			begins := ec.Draining && !s.draining
 			s.weight, s.draining = ec.Weight, ec.Draining
+			if begins {
+				m.disband(now, slot)
+			}
 			m.endpoints[slot].Weight = ec.Weight
 			placed = append(placed, Placed{Pool: i, Endpoint: j, Slot: slot, Generation: m.endpoints[slot].Generation})
 		}
@@ -155,6 +159,7 @@ func (m *Machine) join(now mono.Time, p *pool, ec Endpoint) selection.Slot {
 func (m *Machine) leave(now mono.Time, slot selection.Slot) {
 	s := &m.state[slot]
 	s.leaving, s.draining = true, true
+	m.disband(now, slot)
 	if m.books[slot].Outstanding == 0 {
 		m.freeSlot(slot)
 		return

@@ -5,6 +5,8 @@ import (
 
 	"kvasir/gateway/admission"
 	"kvasir/internal/mono"
+	"kvasir/selection"
+	"kvasir/selection/signal"
 )
 
 // Single-flight: when an agent fans out, several calls come at once whose long common prefix
@@ -37,10 +39,7 @@ func (m *Machine) shouldFollow(now mono.Time, c *call, p *pool) bool {
 		return false
 	}
 	l := &m.calls[x.Leader]
-	depth := x.Depth // as it shows at the depths that are looked at; it may be more
-	for depth < min(len(q.Blocks), len(l.request.Blocks)) && q.Blocks[depth] == l.request.Blocks[depth] {
-		depth++
-	}
+	depth := common(q.Blocks, l.request.Blocks)                     // at the depths that are looked at it may show less
 	there := min(max(x.Landed, int(m.calls[x.First].found)), depth) // as far as is known
 	saved := q.Work(int32(there)).Minus(q.Work(int32(depth)))
 	c.plan = plan{number: x.Number, most: p.flights.Config().MaxWait}
@@ -82,17 +81,45 @@ func (m *Machine) unfollow(now mono.Time, i int32) {
 	}
 }
 
-// lead notes that the call is being sent, and what of its prompt nobody held.
-func (m *Machine) lead(i int32, p *pool) {
+// lead notes that the call is being sent to an endpoint, and what of its prompt nobody held
+// who can be picked.
+func (m *Machine) lead(now mono.Time, i int32, p *pool, slot selection.Slot) {
 	c := &m.calls[i]
 	if p.flights == nil || !c.showsStart() {
 		return // who waited for an answer that comes whole would wait for its end
 	}
+	if !m.finds(slot) {
+		return
+	}
 	c.found = 0
-	for _, slot := range p.view.Members {
-		c.found = max(c.found, m.overlap[slot])
+	for _, s := range p.view.Members {
+		if m.finds(s) && m.state[s].breaker.Permits(now) {
+			c.found = max(c.found, m.overlap[s])
+		}
 	}
 	p.flights.Lead(i, c.request.Blocks, int(c.found))
+}
+
+// finds reports whether calls that come later find what the endpoint computes: they may be sent
+// there, and its cache is relied on.
+func (m *Machine) finds(slot selection.Slot) bool {
+	s := &m.state[slot]
+	return !s.draining && s.trust.State() != signal.LoadOnly
+}
+
+// disband lets those go who wait for what an endpoint computes, where nobody will find it.
+func (m *Machine) disband(at mono.Time, slot selection.Slot) {
+	if m.state[slot].pool.flights == nil {
+		return
+	}
+	for i := m.state[slot].newest; i != none; i = m.calls[i].older {
+		if !m.calls[i].committed {
+			m.lost(at, i)
+		}
+	}
+	if len(m.backoffs) > 0 {
+		m.requestWake(m.backoffs[0].until)
+	}
 }
 
 // landed lets those go who have waited for what the call's endpoint holds now.

@@ -10,6 +10,7 @@ import (
 	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
 	"kvasir/selection"
+	"kvasir/selection/signal"
 )
 
 // siblings returns a machine whose calls wait for siblings, but a moment at most.
@@ -268,5 +269,98 @@ func TestReconfigure_EndsFlights(t *testing.T) {
 	m.Reconfigure(10, newConfig(pool))
 	if a := only(t, settle(m, 10)); a.Kind != Dispatch || a.Ticket.Call != 2 {
 		t.Errorf("got %+v, want call 2", a)
+	}
+}
+
+// Single-flight waits for what nobody will find.
+func TestFlight_NobodyWaitsForWhatALoadOnlyEndpointComputes(t *testing.T) {
+	m := siblings(time.Second, &overlapping{}, "a", "b", "c")
+	for i := range m.state {
+		for range signal.TrustWindow {
+			m.state[i].trust.Compare(1000, 0)
+		}
+	}
+	m.countLoadOnly()
+	m.Step(1, Arrive(child(1, 1)))
+	if a := only(t, m.Step(2, Arrive(child(2, 1)))); a.Kind != Dispatch {
+		t.Errorf("waits for a prefix at an endpoint whose cache isn't relied on")
+	}
+}
+
+func TestFlight_NobodyWaitsForWhatADrainingEndpointComputes(t *testing.T) {
+	m := siblings(time.Second, &overlapping{}, "a", "b", "c")
+	a := only(t, m.Step(1, Arrive(child(1, 1))))
+	pool := newTestPool("p", m.pools[0].policy, "a", "b", "c")
+	pool.Flights = m.pools[0].flights.Config()
+	pool.Endpoints[a.Slot].Draining = true
+	m.Reconfigure(2, newConfig(pool))
+	if a := only(t, m.Step(3, Arrive(child(2, 1)))); a.Kind != Dispatch {
+		t.Errorf("draining: waits for a prefix at an endpoint that gets no new calls")
+	}
+	// and who waits already when its leader's endpoint begins to drain
+	m = siblings(time.Second, &overlapping{}, "a", "b", "c")
+	a = only(t, m.Step(1, Arrive(child(1, 1))))
+	m.Step(2, Arrive(child(2, 1)))
+	pool.Policy = m.pools[0].policy
+	m.Reconfigure(3, newConfig(pool))
+	if got := settle(m, 3); len(got) != 1 {
+		t.Errorf("draining: who waits goes on waiting: %+v", got)
+	}
+	_ = a
+}
+
+// What a call was promised to be computed is believed for up to half a minute after it failed
+// or its client left: siblings take a prefix for on its way that nobody computes, and none of
+// them leads the others.
+func TestFlight_APromiseEndsWithItsCall(t *testing.T) {
+	for name, end := range map[string]func(Ticket) Event{
+		"failed": func(t Ticket) Event { return Done(t, 0, attempt.Failed, Usage{}) },
+		"left":   Left,
+	} {
+		m := siblings(time.Second, &overlapping{}, "a", "b", "c")
+		first := only(t, m.Step(1, Arrive(child(1, 1))))
+		m.Step(2, end(first.Ticket))
+		m.Step(3, Wake())
+		a := only(t, m.Step(mono.Time(10*time.Second), Arrive(child(2, 1))))
+		if o := a.Decision.Candidates[0].Overlap; o != 0 {
+			t.Errorf("%s: ten seconds later %d blocks are believed to be on their way at the endpoint", name, o)
+		}
+		if a := only(t, m.Step(mono.Time(10*time.Second+1), Arrive(child(3, 1)))); a.Kind != Hold {
+			t.Errorf("%s: the next sibling computes the prefix once more", name)
+		}
+	}
+}
+
+func TestFlight_WaitsEndWhenTheEndpointTurnsLoadOnly(t *testing.T) {
+	m := siblings(time.Minute, &overlapping{}, "a")
+	q := ofChain(1, "other", 40)
+	m.serve(t, q, told(q, 0))
+	m.state[0].speed = admission.Speed{} // so that patience is as long as it may be
+	for range signal.TrustWindow - 1 {
+		m.state[0].trust.Compare(1000, 0)
+	}
+	m.Step(m.last+1, Arrive(child(2, 1)))
+	if a := only(t, m.Step(m.last+1, Arrive(child(3, 1)))); a.Kind != Hold {
+		t.Fatalf("%+v, want it to wait for its sibling", a)
+	}
+	a := only(t, m.Step(m.last+1, Arrive(ofChain(4, "other", 40))))
+	m.Step(m.last+1, FirstToken(a.Ticket, 0))
+	m.Step(m.last+1, Done(a.Ticket, 0, attempt.Success, told(q, 0)))
+	if got := settle(m, m.last); len(got) != 1 || got[0].Kind != Dispatch || got[0].Ticket.Call != 3 || m.state[0].trust.State() != signal.LoadOnly {
+		t.Errorf("%v: %+v, want the sibling sent", m.state[0].trust.State(), got)
+	}
+}
+
+// TestFlight_APromiseStaysWithTheCallsThatShareIt has one of two calls fail that bring the same
+// prefix to an endpoint.
+func TestFlight_APromiseStaysWithTheCallsThatShareIt(t *testing.T) {
+	m := New(newConfig(newTestPool("p", &overlapping{}, "a")))
+	first := only(t, m.Step(1, Arrive(ofChain(1, "same", 40))))
+	shorter := ofChain(2, "same", 10)
+	m.Step(2, Arrive(shorter))
+	m.Step(3, Left(first.Ticket))
+	m.Step(4, Wake())
+	if o := only(t, m.Step(5, Arrive(ofChain(3, "same", 40)))).Decision.Candidates[0].Overlap; o != 10 {
+		t.Errorf("%d blocks are believed, want the 10 that another call brings", o)
 	}
 }

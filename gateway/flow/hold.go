@@ -119,44 +119,57 @@ func (m *Machine) refusal(now mono.Time, i int32, p *pool) (Reason, time.Duratio
 	return NoReason, 0
 }
 
-// hold puts a call into the pool's queue. The pool's newest list of candidates must be the
-// call's.
+// hold puts a call into the pool's queue. The pools' newest lists of candidates must be the
+// call's. What it has waited before counts, here and elsewhere.
 func (m *Machine) hold(now mono.Time, i int32, p *pool) {
 	c := &m.calls[i]
 	c.phase, c.queued = held, p
 	tokens, own := m.needs(now, c, p)
 	rank := c.arrived
 	if p.queue.Config().Order == admission.LeastSlack {
-		rank = c.deadline(p).Add(-own) // now is the same for all of them
+		rank = max(rank, c.deadline(p).Add(-own)) // now is the same for all of them
 	}
 	p.queue.Push(admission.Waiter{
-		Call: i, Rank: int64(rank), ID: uint64(c.request.ID), Since: now,
+		Call: i, Rank: int64(rank), ID: uint64(c.request.ID), Since: now.Add(-c.waited),
 		Bytes: c.request.Bytes, Tokens: tokens, Tied: c.request.Owned || c.nTried > 0,
 	})
 	m.holding++
-	m.admitAt = min(m.admitAt, p.until, now.Add(p.queue.Config().MaxWait))
+	m.admitAt = min(m.admitAt, m.untilListed(now), max(now.Add(p.queue.Config().MaxWait-c.waited), now+1))
 	m.expectRoom(now)
 	m.requestWake(m.admitAt)
 }
 
-// deadline returns when the call's first token is wanted: as it says, as the model's SLO
-// says, else when it will have waited as long as calls may.
+// deadline returns when the call's first token is wanted: as it says, else as the model's SLO
+// says, but no later than when it will have waited for half as long as calls may. Who comes
+// after that goes after it, so that others cannot keep it waiting until it is given up.
 func (c *call) deadline(p *pool) mono.Time {
+	d := p.queue.Config().MaxWait / 2
 	switch {
 	case c.request.Deadline > 0:
-		return c.arrived.Add(c.request.Deadline)
+		d = min(d, c.request.Deadline)
 	case p.view.SLO.TTFT > 0:
-		return c.arrived.Add(p.view.SLO.TTFT)
-	default:
-		return c.arrived.Add(p.queue.Config().MaxWait)
+		d = min(d, p.view.SLO.TTFT)
 	}
+	return c.arrived.Add(d)
+}
+
+// untilListed returns when the time of an endpoint is over for which it is left out, in
+// whichever pool: a call that waits may go to each.
+func (m *Machine) untilListed(now mono.Time) mono.Time {
+	at := mono.Never
+	for _, p := range m.pools {
+		if p.until > now {
+			at = min(at, p.until)
+		}
+	}
+	return at
 }
 
 // unhold takes a held call out of its queue.
 func (m *Machine) unhold(now mono.Time, i int32) {
 	c := &m.calls[i]
 	w, _ := c.queued.queue.Remove(i)
-	c.waited += now.Sub(w.Since)
+	c.waited = now.Sub(w.Since)
 	c.queued = nil
 	if m.holding--; m.holding == 0 {
 		m.admitAt = mono.Never
@@ -189,10 +202,11 @@ func (m *Machine) admit(now mono.Time) bool {
 			break
 		}
 		if w, ok := p.queue.Oldest(); ok {
-			m.admitAt = min(m.admitAt, p.until, w.Since.Add(limit))
+			m.admitAt = min(m.admitAt, w.Since.Add(limit))
 		}
 	}
 	if m.holding > 0 {
+		m.admitAt = min(m.admitAt, m.untilListed(now))
 		if went {
 			m.admitAt = now + 1
 		}

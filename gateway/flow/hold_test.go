@@ -561,3 +561,114 @@ func TestHold_Laws(t *testing.T) {
 		})
 	})
 }
+
+// With a queue a pool's only endpoint is not asked at all after failing: it was shunned as
+// "with nobody else to ask, a refused connection costs less than a refusal of ours".
+func TestHold_TheOnlyEndpointThatFailsIsAsked(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		m := holding(1<<30, admission.FIFO, lightest{}, "a")
+		if !on {
+			m = New(newConfig(newTestPool("p", lightest{}, "a")))
+		}
+		for id := range 3 {
+			a := only(t, m.Step(mono.Time(10*id+1), Arrive(request(id+1))))
+			if a.Kind != Dispatch {
+				t.Fatalf("queue %v: call %d: %+v", on, id+1, a)
+			}
+			m.Step(mono.Time(10*id+2), Done(a.Ticket, 0, attempt.ConnectFailed, Usage{}))
+			m.Step(mono.Time(10*id+3), Wake())
+		}
+		if a := only(t, m.Step(1000, Arrive(request(9)))); a.Kind != Dispatch {
+			t.Errorf("queue %v: call is held for %v while nothing is at the endpoint", on, time.Duration(m.admitAt-1000))
+		}
+	}
+}
+
+// A lower pool is idle; the upper one, with a queue, is busy. The Config says the lower is used.
+func TestHold_TheLowerPoolIsUsedWhereTheHigherIsBusy(t *testing.T) {
+	up := newTestPool("up", lightest{}, "a")
+	up.Queue = admission.Default()
+	up.Queue.Tokens = 1000
+	m := New(newConfig(up, newTestPool("down", lightest{}, "b")))
+	a := only(t, m.Step(1, Arrive(request(1))))
+	m.Step(2, Pushed(a.Ticket, 0, attempt.Limited, time.Minute))
+	settle(m, 2)
+	if a := only(t, m.Step(mono.Time(time.Second), Arrive(request(2)))); a.Kind != Dispatch {
+		t.Errorf("held for a busy endpoint for a minute while another pool is idle: %+v, next look in %v", a, time.Duration(m.admitAt)-time.Second)
+	}
+}
+
+// Whoever brings the most prefill goes first: short calls wait until they are given up.
+func TestHold_LeastSlackStarvesNobody(t *testing.T) {
+	m := holding(1, admission.LeastSlack, lightest{}, "a")
+	m.state[0].speed.Learn(1000, time.Second)
+	running := only(t, m.Step(1, Arrive(request(1))))
+	m.Step(2, Arrive(request(2))) // 0.1 s of work, wanted within max_wait
+	now := mono.Time(2)
+	for id := 3; id < 40; id++ {
+		now = now.Add(time.Second)
+		q := request(id)
+		q.InputTokens = 100_000 // a minute and a half; its client aborts it after a second
+		acts := append([]Action{}, m.Step(now, Arrive(q))...)
+		m.Step(now+1, Left(running.Ticket))
+		acts = append(acts, m.Step(now+2, Wake())...)
+		for _, a := range acts {
+			switch {
+			case a.Kind == Dispatch && a.Ticket.Call == 2:
+				return
+			case a.Kind == GiveUp && a.Ticket.Call == 2:
+				t.Fatalf("call 2 is given up (%v) after %v; %d calls that came later went before it", a.Reason, a.Wait, id-3)
+			case a.Kind == Dispatch:
+				running = a
+			}
+		}
+	}
+	t.Fatal("neither")
+}
+
+// A call held by a lower pool isn't looked at when an upper pool's endpoint may be probed.
+func TestHold_LooksAgainWhenAnotherPoolMayBeProbed(t *testing.T) {
+	down := newTestPool("down", lightest{}, "b")
+	down.Queue = admission.Default()
+	down.Queue.Tokens = 1
+	m := New(newConfig(newTestPool("up", lightest{}, "a"), down))
+	m.eject(0, 0, 1, false)
+	only(t, m.Step(1, Arrive(request(1)))) // to b
+	if a := only(t, m.Step(2, Arrive(request(2)))); a.Kind != Hold {
+		t.Fatalf("%+v", a)
+	}
+	due, _ := m.state[0].breaker.ProbeDue()
+	if m.wakeAt > due+1 {
+		t.Errorf("the next look is at %v, though a may be probed at %v", m.wakeAt.Duration(), due.Duration())
+	}
+}
+
+// TestHold_MaxWaitIsForTheWholeWait has a call wait, fail at the endpoint that it is sent to, and
+// wait again.
+func TestHold_MaxWaitIsForTheWholeWait(t *testing.T) {
+	pool := newTestPool("p", lightest{}, "a", "b")
+	pool.Queue = admission.Default()
+	pool.Queue.Tokens, pool.Queue.MaxWait = 1, 10*time.Second
+	c := newConfig(pool)
+	c.Health.Stall = 0
+	m := New(c)
+	first := only(t, m.Step(1, Arrive(request(1))))
+	m.Step(2, Arrive(request(2)))
+	m.Step(3, Arrive(request(3)))
+	at := mono.Time(6 * time.Second)
+	m.Step(at, FirstToken(first.Ticket, 0))
+	again := only(t, settle(m, at))
+	m.Step(at+10, Done(again.Ticket, 0, attempt.ConnectFailed, Usage{}))
+	for m.wakeAt < mono.Time(time.Hour) {
+		now := m.wakeAt
+		for _, a := range m.Step(now, Wake()) {
+			if a.Kind == GiveUp {
+				if again.Wait < 5*time.Second || a.Reason != QueueTimeout || a.Wait != 10*time.Second || now > mono.Time(11*time.Second) {
+					t.Errorf("after %v: %+v, want it given up after 10 s in the queue", now.Duration(), a)
+				}
+				return
+			}
+		}
+	}
+	t.Fatal("it waits on")
+}

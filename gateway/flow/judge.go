@@ -17,7 +17,7 @@ func (m *Machine) judge(r *report, c *call) {
 	}
 	if o.Pushed() {
 		s.pushes++
-		m.shun(r.at, c.slot, m.health.BusyFor(r.wait, s.pushes))
+		m.shun(r.at, c.slot, m.health.BusyFor(r.wait, s.pushes), true)
 	}
 	switch {
 	case c.committed:
@@ -59,9 +59,11 @@ func (m *Machine) tear(r *report, slot selection.Slot) {
 	}
 }
 
-// shun leaves an endpoint alone for a while, as long as others can be asked.
-func (m *Machine) shun(at mono.Time, slot selection.Slot, d time.Duration) {
+// shun leaves an endpoint alone for a while, as long as others can be asked; asked says that it
+// wants that itself.
+func (m *Machine) shun(at mono.Time, slot selection.Slot, d time.Duration, asked bool) {
 	s := &m.state[slot]
+	s.asked = asked || s.asked && at < s.busyUntil
 	s.busyUntil = max(s.busyUntil, at.Add(d))
 	s.pool.dirty = true
 }
@@ -114,7 +116,7 @@ func (m *Machine) eject(at mono.Time, slot selection.Slot, why health.Cause, dou
 	s := &m.state[slot]
 	in := s.breaker.State() == health.InRotation
 	if in && !s.pool.canSpare(m, slot, doubtful) {
-		m.shun(at, slot, m.health.Ejection) // it stays, and is asked last: what fails fast looks idle
+		m.shun(at, slot, m.health.Ejection, false) // it stays, and is asked last: what fails fast looks idle
 		return false
 	}
 	s.breaker.Eject(m.health, at, why)

@@ -6,8 +6,8 @@
 // order is decided at an instant of its own: an arrival, the end of a backoff, or a
 // wake-up that the machine asks for one nanosecond after a failure. Second, a report
 // (a signal, a first token, an end) is only queued by Step; it is folded into the state
-// once the clock is past the report's instant, in the order (instant, kind, call,
-// attempt, sequence). So it does not matter in which order goroutines deliver what
+// once the clock is past the report's instant, in the order (instant, kind, slot,
+// call, attempt, sequence). So it does not matter in which order goroutines deliver what
 // happened at the same moment.
 package flow
 
@@ -28,7 +28,8 @@ import (
 
 // Config describes one model. Pools are in order of preference: a lower one is used
 // when no higher one has an endpoint in rotation that the call has not tried, and that
-// does not want to be left alone. A call that finds nobody in rotation, or has found dead
+// does not want to be left alone. Where there is such a one, and the pool has a queue and no
+// endpoint with room, the call waits there. A call that finds nobody in rotation, or has found dead
 // everyone who is, may then go to an endpoint that is not: what was ejected a while ago
 // may be well again, and there is nobody else to ask.
 type Config struct {
@@ -112,7 +113,7 @@ type Machine struct {
 	following int       // calls that wait for others that compute what they need
 	followAt  mono.Time // when the patience of one of those may end; Never: none waits
 	freedAt   mono.Time // when the one goes that was freed last
-	admitAt   mono.Time // when one of them may be able to go; Never: nothing is known to come
+	admitAt   mono.Time // when a call that waits in a queue may be able to go; Never: nothing is known to come
 	wakeAt    mono.Time // earliest wake-up asked for and not delivered; Never: none
 	last      mono.Time
 	random    seed.Rand     // of the pick under way; here, so that it need not be allocated
@@ -129,7 +130,8 @@ type endpointState struct {
 	draining   bool // no new calls
 	leaving    bool // out of the configuration; gone once its calls are
 	breaker    health.Breaker
-	busyUntil  mono.Time // it has no room, and wants to be left alone till then
+	busyUntil  mono.Time // it is left alone till then
+	asked      bool      // it has asked for that: it has no room
 	fresh      bool      // it has not its whole share yet
 	freshSince mono.Time
 	newest     int32     // of the running attempts, linked through calls in dispatch order
@@ -322,7 +324,7 @@ func (m *Machine) dispatch(now mono.Time, i int32) (*pool, fate) {
 			continue
 		}
 		for _, p := range m.pools {
-			if c.failures(p) >= mostFailures {
+			if c.failures(p) >= mostFailures || among == bothered && p.queue == nil && !c.mayBother() {
 				continue
 			}
 			if p.refresh(m, now, c, among) {
@@ -388,8 +390,7 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 		decide(d, &pool.view, choice)
 		a.Decision = d
 	}
-	c.predicted = choice.Predicted
-	m.lead(i, pool)
+	m.lead(now, i, pool, slot)
 	m.charge(now, i, slot)
 	m.actions = append(m.actions, a)
 }
@@ -414,7 +415,7 @@ func (m *Machine) firstToken(r *report) {
 	c.first = r.at
 	m.touch(c.slot)
 	m.mention(WordHeld, c)
-	if m.index != nil {
+	if m.index != nil && m.fits(c) {
 		m.index.Hold(r.at, c.slot, c.request.Blocks)
 	}
 	m.landed(r.at, c)
@@ -437,7 +438,7 @@ func (m *Machine) done(r *report) {
 		s.cachedSeen += int64(r.usage.Cached)
 	}
 	if r.usage.CachedKnown && c.committed {
-		m.compare(c, r.usage)
+		m.compare(r.at, c, r.usage)
 	}
 	if l := s.pool.endLearner; l != nil && c.committed && r.outcome == attempt.Success {
 		m.end = selection.End{Sample: c.sample(), Ended: r.at, ShowsStart: c.showsStart(), Usage: r.usage}

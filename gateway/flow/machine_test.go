@@ -133,8 +133,8 @@ func TestBook_KnowsSinceWhenTheOldestCallIsWorkedOn(t *testing.T) {
 	m.Step(70, FirstToken(tickets[2], 0))
 	book(0, 0, 0, 0, 0)
 	want := []selection.Sample{
-		{At: 50, TTFT: 30, Input: 30, Own: selection.Work{Tokens: 30, Attention: 450}, Ahead: selection.Work{Tokens: 100, Attention: 5000}, HeadServed: 10},
-		{At: 70, TTFT: 40, Input: 7, Own: selection.Work{Tokens: 7, Attention: 24}, Ahead: selection.Work{Tokens: 130, Attention: 5450}, HeadServed: 20},
+		{At: 50, TTFT: 30, Input: 30, Own: selection.Work{Tokens: 30, Attention: 450}, Ahead: selection.Work{Tokens: 100, Attention: 5000}},
+		{At: 70, TTFT: 40, Input: 7, Own: selection.Work{Tokens: 7, Attention: 24}, Ahead: selection.Work{Tokens: 130, Attention: 5450}},
 	}
 	if !slices.Equal(p.samples, want) {
 		t.Errorf("the policy learned\n%+v, want\n%+v", p.samples, want)

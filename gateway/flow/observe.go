@@ -1,7 +1,9 @@
 package flow
 
 import (
+	"kvasir/internal/kvblock"
 	"kvasir/selection"
+	"kvasir/selection/prefix"
 	"kvasir/selection/signal"
 )
 
@@ -35,7 +37,8 @@ func (m *Machine) learnLoad(r *report) {
 }
 
 // restarted forgets what was believed of an endpoint whose process is a new one. Its calls
-// stay charged: each of them ends, one way or another, and is released then.
+// stay charged: each of them ends, one way or another, and is released then. How fast it does
+// prefill stays known: the machine below is the same, and what has changed is soon learned.
 func (m *Machine) restarted(r *report, load signal.Load) {
 	m.endpoints[r.slot].Load = load
 	m.unlearn(r.slot)
@@ -55,10 +58,22 @@ func (m *Machine) capacity(slot selection.Slot, q *selection.Request) int {
 	return int(min(tokens, 1<<40)) / q.BlockTokens
 }
 
-// unlearn forgets what index and policy believe of the slot's endpoint.
+// fits reports whether the call's endpoint can hold its prompt. An engine refuses one that is
+// longer than its cache, and where it answers all the same it has cut the prompt: then nothing
+// is known of what it has computed.
+func (m *Machine) fits(c *call) bool {
+	capacity := m.capacity(c.slot, &c.request)
+	return capacity == 0 || kvblock.Span(len(c.request.Blocks)) <= capacity
+}
+
+// unlearn forgets what index and policy believe of the slot's endpoint, and what was predicted
+// of the calls that it runs.
 func (m *Machine) unlearn(slot selection.Slot) {
 	if m.index != nil {
 		m.index.Forget(slot)
+	}
+	for i := m.state[slot].newest; i != none; i = m.calls[i].older {
+		m.calls[i].believed = prefix.Belief{}
 	}
 	m.state[slot].trust.Forget()
 	m.countLoadOnly()

@@ -57,9 +57,9 @@ func believed(t *testing.T, m *Machine, id int, prompt []kvblock.Hash, u Usage) 
 	return held
 }
 
-// TestDone_WhenLessWasCachedThanBelieved_DropsWhatIsOlder has three sessions. When the
-// oldest one turns out to be gone, so is what is older than its last turn, and nothing
-// that is newer.
+// TestDone_WhenLessWasCachedThanBelieved_DropsWhatIsOlder has five sessions. When three of
+// them turn out to be gone, so is what is older than their last turns, and nothing that is
+// newer.
 func TestDone_WhenLessWasCachedThanBelieved_DropsWhatIsOlder(t *testing.T) {
 	const n = 40
 	told := func(cached int) Usage {
@@ -79,19 +79,21 @@ func TestDone_WhenLessWasCachedThanBelieved_DropsWhatIsOlder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := New(newConfig(newTestPool("p", &overlapping{}, "a")))
-			for session := 1; session <= 3; session++ {
+			for session := 1; session <= 5; session++ {
 				believed(t, m, session, ofSession(session, n), told(0))
 			}
-			if got := believed(t, m, 4, ofSession(2, n), c.usage); got != n {
-				t.Fatalf("held %d blocks of what was just there", got)
+			for session := 2; session <= 4; session++ {
+				if got := believed(t, m, 4+session, ofSession(session, n), c.usage); got != n {
+					t.Fatalf("held %d blocks of what was just there", got)
+				}
 			}
-			if got := believed(t, m, 5, ofSession(1, n), told(n)); got != c.older {
+			if got := believed(t, m, 9, ofSession(1, n), told(n)); got != c.older {
 				t.Errorf("%d blocks of what is older, want %d", got, c.older)
 			}
-			if got := believed(t, m, 6, ofSession(3, n), told(n)); got != n {
+			if got := believed(t, m, 10, ofSession(5, n), told(n)); got != n {
 				t.Errorf("%d blocks of what is newer, want %d", got, n)
 			}
-			if got := believed(t, m, 7, ofSession(2, n), told(n)); got != n {
+			if got := believed(t, m, 11, ofSession(2, n), told(n)); got != n {
 				t.Errorf("%d blocks of what was computed again, want %d", got, n)
 			}
 		})

@@ -30,7 +30,7 @@ type pool struct {
 	// nothing yet, unless dirty.
 	view     selection.View
 	dirty    bool      // a member's state changed since candidates were listed
-	roomless bool      // of a pool with a queue: members in rotation were left out for want of room
+	roomless bool      // of a pool with a queue: of those asked, members were left out for want of room
 	until    mono.Time // a member's time is over then: list anew
 }
 
@@ -39,7 +39,7 @@ type among uint8
 
 const (
 	rested    among = iota // those in rotation that do not want to be left alone
-	bothered               // those in rotation
+	bothered               // those in rotation; where the pool has a queue, who asked to be left alone is waited for
 	everybody              // all that the call has not tried
 )
 
@@ -98,10 +98,9 @@ func (p *pool) list(m *Machine, now mono.Time, c *call, a among) {
 	for _, slot := range v.Members {
 		s := &m.state[slot]
 		if !p.candidate(m, now, c, a, slot) {
-			p.roomless = p.roomless || p.queue != nil && a == rested && p.candidate(m, now, c, bothered, slot)
 			continue
 		}
-		if p.queue != nil && a != everybody && !m.hasRoom(p, slot) {
+		if p.queue != nil && a != everybody && (now < s.busyUntil && (s.asked || !c.mayBother()) || !m.hasRoom(p, slot)) {
 			p.roomless = true
 			continue
 		}

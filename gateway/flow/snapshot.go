@@ -14,7 +14,7 @@ import (
 type Snapshot struct {
 	At          mono.Time
 	InFlight    int // calls the machine holds
-	Waiting     int // of those, between two attempts
+	Waiting     int // of those, between two attempts, or about to look for an endpoint after a wait
 	Held        int // of those, in the pools' queues
 	Following   int // of those, waiting for another one that computes what they need
 	IndexBytes  int64

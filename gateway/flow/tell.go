@@ -50,6 +50,9 @@ func (m *Machine) mention(kind WordKind, c *call) {
 		return
 	}
 	blocks := c.request.Blocks[:min(len(c.request.Blocks), MostWordBlocks)]
+	if kind == WordHeld && !m.fits(c) {
+		blocks = nil
+	}
 	from := len(t.blocks)
 	t.blocks = append(t.blocks, blocks...)
 	t.number++

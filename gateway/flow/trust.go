@@ -2,6 +2,7 @@ package flow
 
 import (
 	"kvasir/internal/kvblock"
+	"kvasir/internal/mono"
 	"kvasir/selection/signal"
 )
 
@@ -11,8 +12,9 @@ import (
 //
 // The two count differently: the router estimates tokens, and the engine's blocks and the
 // router's end elsewhere. So only a shortfall of more than a coarse block and an eighth of
-// the prompt is one, and a prediction of no more than that proves nothing.
-func (m *Machine) compare(c *call, u Usage) {
+// the prompt is one. A prediction of no more than that proves nothing where it fails; where it
+// comes true it does, and so those few who have an engine read no cache are outvoted.
+func (m *Machine) compare(at mono.Time, c *call, u Usage) {
 	q := &c.request
 	if m.index == nil || c.believed.Held == 0 || u.Prompt <= 0 {
 		return
@@ -21,9 +23,11 @@ func (m *Machine) compare(c *call, u Usage) {
 	cached := u.CachedOf(q.InputTokens)
 	slack := max(kvblock.CoarseFactor*q.BlockTokens, q.InputTokens/8)
 	short := predicted-cached > slack
+	there := int(c.believed.Held)
 	if short {
-		m.index.Correct(c.slot, c.believed, kvblock.Within(cached/q.BlockTokens))
+		there = kvblock.Within(cached / q.BlockTokens)
 	}
+	m.index.Correct(c.slot, c.believed, q.Blocks, there)
 	s := &m.state[c.slot]
 	if !s.pool.usesOverlap {
 		return
@@ -31,14 +35,17 @@ func (m *Machine) compare(c *call, u Usage) {
 	found := min(cached, predicted)
 	s.compared.Predicted += int64(predicted)
 	s.compared.Found += int64(found)
-	if predicted <= slack {
+	switch {
+	case predicted <= slack && found < predicted/2:
 		return
-	}
-	if !short {
+	case predicted > slack && !short:
 		found = predicted
 	}
 	if led, changed := s.trust.Compare(int64(predicted), int64(found)); changed {
 		m.countLoadOnly()
+		if s.trust.State() == signal.LoadOnly {
+			m.disband(at, c.slot)
+		}
 		m.notice(Action{Kind: TrustChanged, Slot: c.slot, Trust: s.trust.State(), Compared: led})
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
+	"kvasir/internal/kvblock"
+	"kvasir/internal/mono"
 	"kvasir/internal/seed"
 	"kvasir/selection"
 	"kvasir/selection/signal"
@@ -49,7 +51,7 @@ func lose(t *testing.T, m *Machine) (predictions int64) {
 			continue
 		}
 		a := changes[0]
-		if len(changes) != 1 || a.Trust != signal.LoadOnly || a.Slot != 0 || a.Compared.Found != 0 || a.Compared.Predicted < (signal.TrustWindow-1)*40*64 {
+		if len(changes) != 1 || a.Trust != signal.LoadOnly || a.Slot != 0 || a.Compared.Found != 0 || a.Compared.Predicted != signal.TrustWindow*signal.TrustMost {
 			t.Fatalf("after %d predictions: %+v", predictions, changes)
 		}
 		return predictions
@@ -116,20 +118,26 @@ func TestTrust_WithoutProof_Stays(t *testing.T) {
 	}
 }
 
-// TestTrust_OfShortPrompts_IsNotProved has predictions that are no longer than what the two
-// ways of counting may differ by: they must bring no trust back either.
-func TestTrust_OfShortPrompts_IsNotProved(t *testing.T) {
+// TestTrust_OfShortPrompts has predictions that are no longer than what the two ways of counting
+// may differ by: where nothing is found they prove nothing, where all is they bring trust back.
+func TestTrust_OfShortPrompts(t *testing.T) {
 	m := New(newConfig(newTestPool("p", &overlapping{}, "a")))
-	lose(t, m)
-	for i := range 3 * signal.TrustWindow {
-		q := request(100 + i)
-		q.Blocks, q.BlockTokens, q.InputTokens = ofSession(2, 8), 64, 64*8+1
-		a := only(t, m.Step(m.last+10, Arrive(q)))
-		m.Step(m.last+1, FirstToken(a.Ticket, 0))
-		m.Step(m.last+1, Done(a.Ticket, 0, attempt.Success, Usage{Known: true, CachedKnown: true, Prompt: 64*8 + 1, Cached: 64 * 8}))
+	short := func(calls, cached int) signal.Trust {
+		for range calls {
+			q := ofChain(int(m.last), "short", 8)
+			m.serve(t, q, told(q, 64*cached))
+		}
+		return m.state[0].trust.State()
 	}
-	if got := m.Snapshot(m.last + 1).Pools[0].Endpoints[0].Trust; got != signal.LoadOnly {
-		t.Errorf("%v", got)
+	if got := short(3*signal.TrustWindow, 0); got != signal.Approximate {
+		t.Errorf("where nothing is found trust is %v", got)
+	}
+	lose(t, m)
+	if got := short(3*signal.TrustWindow, 3); got != signal.LoadOnly {
+		t.Errorf("where less than half is found trust is %v", got)
+	}
+	if got := short(2*signal.TrustWindow, 8); got != signal.Approximate {
+		t.Errorf("where all is found trust is %v", got)
 	}
 }
 
@@ -248,5 +256,138 @@ func TestDecision_HasTheScoresParts_AndWhatIsKnownOfLoad(t *testing.T) {
 		if i == 0 && (of["pending"] != selection.Reading{Name: "pending", Value: 1, Source: selection.FromDispatches}) {
 			t.Errorf("%+v", k.Signals)
 		}
+	}
+}
+
+func chainOf(name string, n int) []kvblock.Hash {
+	h := kvblock.Seed(name)
+	var b []kvblock.Hash
+	for range n {
+		h = kvblock.Chain(h, []byte("x"))
+		b = append(b, h)
+	}
+	return b
+}
+
+func ofChain(id int, name string, n int) *selection.Request {
+	q := request(id)
+	q.Blocks, q.BlockTokens = chainOf(name, n), 64
+	q.InputTokens = 64*kvblock.Span(n) + 1
+	return q
+}
+
+func (m *Machine) serve(t *testing.T, q *selection.Request, u Usage) Action {
+	t.Helper()
+	now := m.last + 10
+	a := only(t, m.Step(now, Arrive(q)))
+	if a.Kind != Dispatch {
+		t.Fatalf("%+v", a)
+	}
+	m.Step(now+1, FirstToken(a.Ticket, 0))
+	m.Step(now+2, Done(a.Ticket, 0, attempt.Success, u))
+	m.Step(now+3, Wake())
+	return a
+}
+
+func told(q *selection.Request, cached int) Usage {
+	return Usage{Known: true, CachedKnown: true, Prompt: q.InputTokens, Cached: cached}
+}
+
+// A client that has the engine not read its cache (vLLM: prompt_logprobs) makes the router
+// forget everybody's prefixes with one call, and stop relying on caches with 32.
+func TestTrust_OneUncachedAnswer_TakesNothingFromOthers(t *testing.T) {
+	m := New(newConfig(newTestPool("p", &overlapping{}, "a")))
+	for v := range 50 { // victims
+		q := ofChain(1000+v, string(rune('A'+v)), 40)
+		m.serve(t, q, told(q, 0))
+	}
+	q := ofChain(1, "attacker", 12)
+	m.serve(t, q, told(q, 0))
+	q = ofChain(2, "attacker", 12) // the same with "prompt_logprobs": 0
+	m.serve(t, q, told(q, 0))
+	lost := 0
+	for v := range 50 {
+		d := m.serve(t, ofChain(2000+v, string(rune('A'+v)), 40), Usage{}).Decision
+		if d.Candidates[0].Overlap < 40 {
+			lost++
+		}
+	}
+	if lost > 0 {
+		t.Errorf("after one answer without cached tokens %d of 50 others' prefixes are forgotten", lost)
+	}
+}
+
+func TestTrust_ATenthOfTheAnswersUncached_IsNotLost(t *testing.T) {
+	m := New(newConfig(newTestPool("p", &overlapping{}, "a")))
+	victims := 0
+	for i := range 120 { // nine of ten calls are others', short, and prove nothing; their caches work
+		q := ofChain(100+i, string(rune('a'+i%2)), 12)
+		m.serve(t, q, told(q, 0))
+		for j := range 9 {
+			v := ofChain(1000+100*i+j, "victim", 7)
+			m.serve(t, v, told(v, 7*64))
+			victims++
+		}
+	}
+	if s := m.state[0].trust.State(); s == signal.LoadOnly {
+		t.Errorf("load-only by a tenth of the calls, one client's; %d of others found their prefixes", victims)
+	}
+}
+
+// truncate_prompt_tokens: an endpoint answers to a huge prompt having computed a token of it.
+func TestTrust_APromptThatCannotHaveBeenComputed_IsNotBelieved(t *testing.T) {
+	m := New(newConfig(newTestPool("p", &overlapping{}, "a")))
+	load := signal.Load{KVBlocks: signal.Known(30_000, 0), BlockTokens: signal.Known(16, 0)} // 480,000 tokens
+	m.Step(5, Signal(0, 0, load, 0))
+	for v := range 10 {
+		q := ofChain(1000+v, string(rune('A'+v)), 40)
+		m.serve(t, q, told(q, 0))
+	}
+	q := ofChain(1, "attacker", 64+1000) // 4 MB of text
+	u := told(q, 0)
+	u.Prompt = 1 // as the engine says
+	m.serve(t, q, u)
+	lost := 0
+	for v := range 10 {
+		if d := m.serve(t, ofChain(2000+v, string(rune('A'+v)), 40), Usage{}).Decision; d.Candidates[0].Overlap < 40 {
+			lost++
+		}
+	}
+	if lost > 0 {
+		t.Errorf("%d of 10 others' prefixes are forgotten after a prompt of which the engine computed one token", lost)
+	}
+}
+
+// Calls that the old process's beliefs were attached to count against the new process.
+func TestTrust_PredictionsFromBeforeARestart_CountNot(t *testing.T) {
+	m := New(newConfig(newTestPool("p", &overlapping{}, "a")))
+	load := func(start float64) signal.Load {
+		var l signal.Load
+		l.Started = signal.Known(start, 0)
+		return l
+	}
+	m.Step(5, Signal(0, 0, load(100), 0))
+	q := ofChain(1, "s", 40)
+	m.serve(t, q, told(q, 0))
+	now := m.last + 10
+	var flying []Action
+	for i := range signal.TrustWindow {
+		flying = append(flying, only(t, m.Step(now+mono.Time(i), Arrive(ofChain(10+i, "s", 40)))))
+	}
+	// The engine had restarted before these came; a scrape says so only now.
+	now += 1000
+	m.Step(now, Signal(0, 0, load(200), 0))
+	m.Step(now+1, Wake())
+	if m.state[0].restarts != 1 {
+		t.Fatal("no restart seen")
+	}
+	for i, a := range flying {
+		m.Step(now+10+mono.Time(2*i), FirstToken(a.Ticket, 0))
+		q := ofChain(0, "s", 40)
+		m.Step(now+11+mono.Time(2*i), Done(a.Ticket, 0, attempt.Success, told(q, 0)))
+	}
+	m.Step(now+1000, Wake())
+	if s := m.state[0].trust.State(); s == signal.LoadOnly {
+		t.Errorf("the new process is %v by predictions made of the old one", s)
 	}
 }

@@ -13,6 +13,13 @@ import (
 type Access struct {
 	Anonymous bool                         // calls without a key are taken; one that is wrong is refused all the same
 	Keys      map[[sha256.Size]byte]string // hash of a key → its client's name
+	Explain   map[string]bool              // clients, by name, that may ask for explanations; where nobody shows who he is everybody may
+}
+
+// explains reports whether a client that was let in may ask why its calls went where they
+// went. That tells of endpoints, of others' load, and of what others have sent.
+func (a *Access) explains(r *http.Request, client string) bool {
+	return len(a.Keys) == 0 && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) || a.Explain[client]
 }
 
 // admit returns the client's name and whether it may call. A client certificate that the

@@ -106,3 +106,39 @@ func TestAccess_StrangersTakeNoRoom(t *testing.T) {
 		t.Errorf("status %d, %s", a.status, a.body)
 	}
 }
+
+// TestAccess_ExplanationsAreForWhoMayAsk has clients that show who they are: an explanation tells
+// of others, so that one needs a right for it.
+func TestAccess_ExplanationsAreForWhoMayAsk(t *testing.T) {
+	hash := func(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }
+	keys := map[[sha256.Size]byte]string{hash("of-ops"): "ops", hash("of-team"): "team"}
+	for _, x := range []struct {
+		name   string
+		access proxy.Access
+		key    string
+		may    bool
+	}{
+		{"nobody shows who he is", proxy.Access{Anonymous: true}, "", true},
+		{"a key with the right", proxy.Access{Keys: keys, Explain: map[string]bool{"ops": true}}, "of-ops", true},
+		{"a key without it", proxy.Access{Keys: keys, Explain: map[string]bool{"ops": true}}, "of-team", false},
+		{"no key where others have one", proxy.Access{Anonymous: true, Keys: keys, Explain: map[string]bool{"ops": true}}, "", false},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := ordered(good)
+			s.config = func(c *proxy.Config) { c.Access = x.access }
+			r := newRig(t, s)
+			defer r.close()
+			headers := []string{"X-Kvasir-Explain: 1"}
+			if x.key != "" {
+				headers = append(headers, "X-Api-Key: "+x.key)
+			}
+			a := r.post(chatPath, unstreamed, headers...)
+			if got := a.header.Get("X-Kvasir-Explain"); a.status != 200 || (got == "denied") == x.may || x.may && !strings.HasPrefix(got, "{") {
+				t.Errorf("status %d, %q", a.status, got)
+			}
+			if got := r.post(chatPath, unstreamed, headers[1:]...).header.Get("X-Kvasir-Explain"); got != "" {
+				t.Errorf("unasked: %q", got)
+			}
+		})
+	}
+}

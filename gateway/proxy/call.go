@@ -36,11 +36,13 @@ type call struct {
 	asked   api.Request // what the body says
 	adapter string      // that is asked for; "": the model itself
 	salt    string      // for the engines' caches; "": not made yet
-	body    *body
-	request selection.Request
-	ticket  flow.Ticket
-	held    bool // the machine holds the call: it must hear of its end
-	record  telemetry.Call
+
+	unexplained bool // the client has asked for what it may not know
+	body        *body
+	request     selection.Request
+	ticket      flow.Ticket
+	held        bool // the machine holds the call: it must hear of its end
+	record      telemetry.Call
 
 	answer answer // of the running attempt
 	booked int64  // what the stream's reader is booked to hold of an event
@@ -250,7 +252,10 @@ func (c *call) identify() bool {
 			return c.refuse(telemetry.BadRequest, api.BadRequest(err, c.id))
 		}
 		c.request.InputTokens = p.InputTokens
-		c.request.Blocks, c.request.BlockTokens, c.request.Head = p.Blocks, p.BlockTokens, p.Head
+		c.request.Head = p.Head
+		if !q.Opaque { // else nothing is matched, recorded or compared
+			c.request.Blocks, c.request.BlockTokens = p.Blocks, p.BlockTokens
+		}
 		opening = p.Opening
 	}
 	c.request.Conversation = c.conversation(&q, opening)
@@ -266,7 +271,9 @@ func (c *call) identify() bool {
 			c.request.Owned, c.request.Owner, c.request.OwnerGeneration = true, o.slot, o.generation
 		}
 	}
-	c.request.Explain = c.in.Header.Get("X-Kvasir-Explain") == "1"
+	asks := c.in.Header.Get("X-Kvasir-Explain") == "1"
+	c.request.Explain = asks && c.svc.cfg.Access.explains(c.in, c.record.Client)
+	c.unexplained = asks && !c.request.Explain
 	c.request.Bytes = int64(len(c.body.data))
 	c.asked, c.salt = q, ""
 	c.record.Model, c.record.Stream, c.record.InputTokens = m.Name, stream, c.request.InputTokens

@@ -88,6 +88,8 @@ func (c *call) stamp(h http.Header) {
 	}
 	if c.answer.explain != "" {
 		h.Set("X-Kvasir-Explain", c.answer.explain)
+	} else if c.unexplained {
+		h.Set("X-Kvasir-Explain", "denied")
 	}
 }
 

@@ -21,7 +21,7 @@ func talking(t *testing.T) func(path, body string, headers ...string) string {
 	})
 	s.config = func(c *proxy.Config) {
 		c.SharePrefixes = true // conversations are each client's own all the same
-		c.Access = proxy.Access{Anonymous: true, Keys: map[[sha256.Size]byte]string{
+		c.Access = proxy.Access{Anonymous: true, Explain: map[string]bool{"": true, "a": true, "b": true}, Keys: map[[sha256.Size]byte]string{
 			sha256.Sum256([]byte("key-of-a")): "a", sha256.Sum256([]byte("second-key-of-a")): "a", sha256.Sum256([]byte("key-of-b")): "b",
 		}}
 	}

@@ -20,7 +20,7 @@ func TestSharePrefixes_SaysWhoseCallsAreOverlap(t *testing.T) {
 			s.policy = "cache-aware"
 			s.config = func(c *proxy.Config) {
 				c.SharePrefixes = share
-				c.Access = proxy.Access{Anonymous: true, Keys: map[[sha256.Size]byte]string{
+				c.Access = proxy.Access{Anonymous: true, Explain: map[string]bool{"": true, "a": true, "b": true}, Keys: map[[sha256.Size]byte]string{
 					sha256.Sum256([]byte(own)): "a", sha256.Sum256([]byte(second)): "a", sha256.Sum256([]byte(other)): "b",
 				}}
 			}

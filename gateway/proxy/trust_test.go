@@ -165,3 +165,37 @@ func TestExplain_OfPredictedTTFT_AddsUp(t *testing.T) {
 		}
 	}
 }
+
+// TestOpaqueCalls_LeaveNoBeliefs has calls of whose prompts an engine computes a part, or all
+// whatever it has cached.
+func TestOpaqueCalls_LeaveNoBeliefs(t *testing.T) {
+	cached := 0
+	s := pooled(tells(&cached))
+	s.policy = "cache-aware"
+	r := newRig(t, s)
+	defer r.close()
+	overlap := func(body string) int {
+		t.Helper()
+		text := r.post(chatPath, body, "X-Kvasir-Explain: 1").header.Get("X-Kvasir-Explain")
+		r.settle()
+		var d struct {
+			Candidates []struct {
+				Overlap int `json:"overlap_blocks"`
+			} `json:"candidates"`
+		}
+		if err := json.Unmarshal([]byte(text), &d); err != nil || len(d.Candidates) != 1 {
+			t.Fatalf("%v: %s", err, text)
+		}
+		return d.Candidates[0].Overlap
+	}
+	opaque := strings.Replace(longCall, "{", `{"prompt_logprobs":0,`, 1)
+	if n := overlap(opaque) + overlap(opaque) + overlap(longCall); n != 0 {
+		t.Errorf("an opaque call left %d blocks", n)
+	}
+	if n := overlap(opaque); n != 0 {
+		t.Errorf("an opaque call is placed by %d blocks", n)
+	}
+	if n := overlap(longCall); n < 50 {
+		t.Errorf("after an opaque call without cached tokens %d blocks are believed", n)
+	}
+}

@@ -18,6 +18,7 @@ type column struct {
 	horizon uint32         // the odometer at the newest promise that was corrected
 	floor   int64          // stamps are believed from here on; it never falls; see lru.go
 	strict  int64          // likewise, stamps up to horizon; never below floor
+	claims  [2]claim       // with which others have yet to agree, the newest first; see Correct
 
 	// Of the holder's cache, in fine blocks.
 	odometer uint32

@@ -54,8 +54,8 @@ func (c Config) Validate() []FieldError {
 }
 
 // MaxEndpoints returns how many slots an index of this budget can serve: what it needs
-// a slot, as against a block, may take 1/16 of the budget (312 endpoints at 1 MiB,
-// 79,800 at 256 MiB). What is said of a slot beyond is not recorded.
+// a slot, as against a block, may take 1/16 of the budget (214 endpoints at 1 MiB,
+// 54,800 at 256 MiB). What is said of a slot beyond is not recorded.
 func (c Config) MaxEndpoints() int {
 	return int(c.withDefaults().BudgetBytes / slotShare / slotBytes)
 }

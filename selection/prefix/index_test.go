@@ -82,7 +82,7 @@ func TestCorrect_WhenTheHolderIsAnotherOne_ChangesNothing(t *testing.T) {
 	if x.first[0] != was.col || was.Held != 100 {
 		t.Fatalf("column %d after %d, of %d blocks", x.first[0], was.col, was.Held)
 	}
-	x.Correct(0, was, 0)
+	x.Correct(0, was, chain(0, 0, 1, 100), 0)
 	if got := overlapOf(x, 0, 0, blocks); got != 20 {
 		t.Errorf("overlap %d of what the new process holds, want 20", got)
 	}
@@ -180,7 +180,7 @@ func TestRecord_WhenArgumentsAreNoChains_StaysSound(t *testing.T) {
 // TestForget_WhenEndpointsComeAndGo_ReusesColumnsAndCells lets every slot restart over
 // and over: columns are bounded, and so must be what the restarts leave behind.
 func TestForget_WhenEndpointsComeAndGo_ReusesColumnsAndCells(t *testing.T) {
-	const slots, length = 312, 5
+	const slots, length = 214, 5
 	x := New(Config{BudgetBytes: 1 << 20, Endpoints: slots})
 	for round := range 20 {
 		for s := range selection.Slot(slots) {
@@ -345,7 +345,7 @@ func TestIndex_WhenFull_DoesNotAllocate(t *testing.T) {
 		x.SetCapacity(slot, 0, 300+c%2)
 		was := x.Promise(now, slot, b)
 		x.Hold(now, slot, b)
-		x.Correct(slot, was, 1)
+		x.Correct(slot, was, b, 1)
 		if c%3 == 0 && c > 100 {
 			x.Store(now, slot, 1, Host, b)
 			x.StoreShared(now, b)

@@ -140,20 +140,61 @@ type Belief struct {
 	serial uint32 // of the column
 }
 
-// Correct says that of the blocks it was believed to hold when b was made, the holder had
-// the first n only. It evicts what was least recently used, so all that was last used
-// before block n is gone as well, in every chain. What Hold recorded since stays, what
-// the holder computed anew of this chain included, unless a later promise is corrected:
-// then what came before that one is taken to be as old as the worst of all corrections
-// says. Where it had as many as was believed or more, there is nothing to correct. It
-// takes the same short time however much there is.
-func (x *Index) Correct(slot selection.Slot, b Belief, n int) {
-	if n < 0 || n >= int(b.Held) || int(b.col) >= len(x.columns) || x.columns[b.col].serial != b.serial || x.columns[b.col].slot != slot {
+// Correct compares what was believed of a chain when b was made with what the holder turned
+// out to have of it then: the first n of b.Held blocks. Where it had fewer, the odometer runs by
+// what it stored anew; what it computed of this chain is recorded by Hold.
+//
+// An engine evicts what was least recently used. So where block n was gone, all that was last
+// used before it should be, in every chain. But a single chain may be missing for reasons of its
+// own: its call had the engine read no cache, for example. So that is a claim, and what others
+// hold is evicted only as far as it and the two claims before it agree, of different blocks, and
+// nothing of it that Hold recorded since the oldest of them. A chain that was found although a
+// claim had it gone disproves the claim. It takes the same short time however much there is.
+func (x *Index) Correct(slot selection.Slot, b Belief, blocks []kvblock.Hash, n int) {
+	if n < 0 || b.Held <= 0 || int(b.Held) > len(blocks) || int(b.col) >= len(x.columns) || x.columns[b.col].serial != b.serial || x.columns[b.col].slot != slot {
 		return
 	}
 	c := &x.columns[b.col]
+	if n >= int(b.Held) {
+		c.disprove(int64(b.stamp)-int64(kvblock.Span(int(b.Held))), b.made)
+		return
+	}
 	// Block n was used no earlier than the last one, whose stamp is known.
-	c.strict = max(c.strict, int64(b.stamp)-int64(kvblock.Span(n+1))+1)
-	c.horizon = max(c.horizon, b.made)
-	c.run(kvblock.Span(int(b.Held))-kvblock.Span(n), 0) // it was stored anew
+	c.claim(claim{floor: int64(b.stamp) - int64(kvblock.Span(n+1)) + 1, made: b.made, missing: tagOf(blocks[n])})
+	c.run(kvblock.Span(int(b.Held))-kvblock.Span(n), 0)
+}
+
+// claim is what a chain says of a cache whose block was gone at a reading of the odometer:
+// all that was used up to then has lost what its stamp has below the floor.
+type claim struct {
+	floor   int64
+	made    uint32 // 0: there is no claim
+	missing uint32 // the block's tag
+}
+
+// claim takes a claim in, in the place of an older one of the same block. Where it is the third,
+// it evicts what all three agree on.
+func (c *column) claim(k claim) {
+	newest, older := &c.claims[0], &c.claims[1]
+	switch {
+	case newest.missing == k.missing:
+		*newest = k
+		return
+	case older.missing != k.missing && older.made > 0 && newest.made > 0:
+		c.strict = max(c.strict, min(k.floor, newest.floor, older.floor))
+		c.horizon = max(c.horizon, min(k.made, newest.made, older.made))
+	}
+	*newest, *older = k, *newest
+}
+
+// disprove drops the claims that had a block gone which a later promise found: that of a
+// chain last used at a position.
+func (c *column) disprove(position int64, made uint32) {
+	newest, older := &c.claims[0], &c.claims[1]
+	if position < older.floor && made > older.made {
+		*older = claim{}
+	}
+	if position < newest.floor && made > newest.made {
+		*newest, *older = *older, claim{}
+	}
 }

@@ -137,7 +137,7 @@ func compare(w traffic, capacity int, bounded, corrected bool) wrong {
 		truth.use(blocks)
 		x.Hold(0, 0, blocks)
 		if corrected {
-			x.Correct(selection.Slot(0), b, cached)
+			x.Correct(selection.Slot(0), b, blocks, cached)
 		}
 	}
 	return wrong{float64(over) / float64(asked), float64(under) / float64(asked)}
@@ -173,10 +173,11 @@ func TestCorrect_WhenHoldStoredNothing_KeepsWhatHoldRecorded(t *testing.T) {
 			for _, p := range [][]kvblock.Hash{idle, beside, prompt} {
 				x.Hold(0, 0, p)
 			}
+			agree(x, 0, prompt, n)
 			b := x.Promise(0, 0, prompt)
 			x.Hold(0, 0, prompt)
 			x.Hold(0, 0, beside)
-			x.Correct(0, b, n)
+			x.Correct(0, b, prompt, n)
 			if got := overlapOf(x, 0, 0, prompt); got != 30 {
 				t.Errorf("capacity %d: of a prompt that was held since, and of which %d blocks were found, %d of 30 are believed", capacity, n, got)
 			}
@@ -201,6 +202,7 @@ func TestCorrect_WhenItIsTheNewest_KeepsWhatWasHeldSince(t *testing.T) {
 				x.Hold(0, slot, drawChain(t, 60))
 			}
 			prompt := drawChain(t, 60)
+			agree(x, slot, prompt, rapid.IntRange(0, max(len(prompt)-1, 0)).Draw(t, "found by others"))
 			b := x.Promise(0, slot, prompt)
 			since := [][]kvblock.Hash{prompt}
 			for range rapid.IntRange(0, 4).Draw(t, "since") {
@@ -210,7 +212,7 @@ func TestCorrect_WhenItIsTheNewest_KeepsWhatWasHeldSince(t *testing.T) {
 				x.Hold(0, slot, p)
 			}
 			if b.Held > 0 {
-				x.Correct(slot, b, rapid.IntRange(0, int(b.Held)-1).Draw(t, "found"))
+				x.Correct(slot, b, prompt, rapid.IntRange(0, int(b.Held)-1).Draw(t, "found"))
 			}
 			for _, p := range since {
 				if got := overlapOf(x, 0, slot, p); got != len(p) {
@@ -219,4 +221,62 @@ func TestCorrect_WhenItIsTheNewest_KeepsWhatWasHeldSince(t *testing.T) {
 			}
 		}
 	})
+}
+
+// agree has two other chains be corrected as a chain may be next, of which block n is gone.
+func agree(x *Index, slot selection.Slot, blocks []kvblock.Hash, n int) {
+	for i := range 2 {
+		other := slices.Clone(blocks)
+		for k := range other {
+			other[k] ^= kvblock.Hash(i+1) << 40
+		}
+		x.Hold(0, slot, other)
+		x.Correct(slot, x.Promise(0, slot, other), other, n)
+	}
+}
+
+// TestCorrect_TakesFewClaimsForTheirOwn has chains that were gone say so again and again: what
+// others hold is there until three of them agree.
+func TestCorrect_TakesFewClaimsForTheirOwn(t *testing.T) {
+	x := New(Config{BudgetBytes: 1 << 20})
+	idle := chain(0, 0, 9, 20)
+	x.Hold(0, 0, idle)
+	missed := func(c int) {
+		p := chain(0, 0, c, 30)
+		x.Hold(0, 0, p)
+		b := x.Promise(0, 0, p)
+		x.Hold(0, 0, p)
+		x.Correct(0, b, p, 0)
+		if got := overlapOf(x, 0, 0, p); got != 30 {
+			t.Errorf("of what was just computed %d blocks of 30 are believed", got)
+		}
+	}
+	for range 5 {
+		missed(1)
+		missed(2)
+	}
+	if got := overlapOf(x, 0, 0, idle); got != 20 {
+		t.Errorf("two chains were gone, and of another one %d blocks of 20 are believed", got)
+	}
+	missed(3)
+	if got := overlapOf(x, 0, 0, idle); got != 0 {
+		t.Errorf("three chains were gone, and of one that was used before them %d blocks are believed", got)
+	}
+}
+
+// TestCorrect_WhatIsFoundDisprovesClaims has a chain found that claims had gone, between them.
+func TestCorrect_WhatIsFoundDisprovesClaims(t *testing.T) {
+	x := New(Config{BudgetBytes: 1 << 20})
+	idle, used := chain(0, 0, 8, 20), chain(0, 0, 9, 20)
+	x.Hold(0, 0, idle)
+	for c := range 9 {
+		x.Hold(0, 0, used)
+		p := chain(0, 0, c%3, 30)
+		x.Hold(0, 0, p)
+		x.Correct(0, x.Promise(0, 0, p), p, 0)
+		x.Correct(0, x.Promise(0, 0, used), used, 20)
+	}
+	if got := overlapOf(x, 0, 0, idle); got != 20 {
+		t.Errorf("what claims had gone was found each time, and of another chain %d blocks of 20 are believed", got)
+	}
 }

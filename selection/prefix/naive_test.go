@@ -2,6 +2,7 @@ package prefix
 
 import (
 	"cmp"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,9 +39,15 @@ type naiveHolder struct {
 	floor    int64
 	strict   int64 // the floor for stamps up to horizon, where higher
 	horizon  int64
+	claims   []naiveClaim // newest first
 	blocks   map[kvblock.Hash]naiveBelief
 	host     map[kvblock.Hash]bool
 	disk     map[kvblock.Hash]bool
+}
+
+type naiveClaim struct {
+	missing     kvblock.Hash
+	floor, made int64
 }
 
 type naiveBelief struct {
@@ -111,17 +118,40 @@ func (m *naive) record(now mono.Time, h holder, blocks []kvblock.Hash, held bool
 }
 
 func (m *naive) correct(s said, n int) {
-	if o := m.holder(s.holder); n < s.had {
-		o.strict = max(o.strict, s.stamp-int64(kvblock.Span(n+1))+1)
-		o.horizon = max(o.horizon, s.made)
-		o.run(int64(kvblock.Span(s.had)-kvblock.Span(n)), 0)
+	o := m.holder(s.holder)
+	if s.had == 0 {
+		return
 	}
+	if n >= s.had {
+		o.claims = slices.DeleteFunc(o.claims, func(k naiveClaim) bool {
+			return s.made > k.made && s.stamp-int64(kvblock.Span(s.had)) < k.floor
+		})
+		return
+	}
+	k := naiveClaim{s.blocks[n], s.stamp - int64(kvblock.Span(n+1)) + 1, s.made}
+	before := len(o.claims)
+	o.claims = slices.DeleteFunc(o.claims, func(other naiveClaim) bool { return other.missing == k.missing })
+	if before == 2 && len(o.claims) == 2 {
+		o.strict = max(o.strict, min(k.floor, o.claims[0].floor, o.claims[1].floor))
+		o.horizon = max(o.horizon, min(k.made, o.claims[0].made, o.claims[1].made))
+		o.claims = o.claims[:1]
+	}
+	o.claims = append([]naiveClaim{k}, o.claims...)
+	o.run(int64(kvblock.Span(s.had)-kvblock.Span(n)), 0)
 }
 
 func (m *naive) setCapacity(h holder, fine int) {
 	o := m.holder(h)
 	o.capacity = int64(fine)
 	o.run(0, 0)
+}
+
+func (m *naive) withdraw(h holder, blocks []kvblock.Hash, from int) {
+	for _, b := range blocks[from:] {
+		if known, there := m.holder(h).blocks[b]; there && !known.held {
+			m.holder(h).blocks[b] = naiveBelief{false, -9, known.said}
+		}
+	}
 }
 
 // store and drop say of tiers other than Device what the set has and no longer has.
@@ -306,6 +336,7 @@ func FuzzFindEqualsNaive(f *testing.F) {
 // said is a Belief as both have it.
 type said struct {
 	holder holder
+	blocks []kvblock.Hash
 	index  Belief
 	had    int
 	stamp  int64
@@ -397,7 +428,7 @@ func (p *pair) run(t *rapid.T, check func(*rapid.T, []kvblock.Hash)) {
 	actions := map[string]func(*rapid.T){
 		"promise": func(t *rapid.T) {
 			h, b := anyHolder(t), drawChain(t, p.longest)
-			s := said{holder: h, index: p.x.PromiseRank(p.now, h.slot, h.rank, b)}
+			s := said{holder: h, blocks: b, index: p.x.PromiseRank(p.now, h.slot, h.rank, b)}
 			s.had, s.stamp, s.made = p.m.record(p.now, h, b, false)
 			p.said = append(p.said, s)
 		},
@@ -405,6 +436,12 @@ func (p *pair) run(t *rapid.T, check func(*rapid.T, []kvblock.Hash)) {
 			h, b := anyHolder(t), drawChain(t, p.longest)
 			p.x.HoldRank(p.now, h.slot, h.rank, b)
 			p.m.record(p.now, h, b, true)
+		},
+		"withdraw": func(t *rapid.T) {
+			h, b := holder{slot: anyHolder(t).slot}, drawChain(t, p.longest)
+			from := rapid.IntRange(0, len(b)).Draw(t, "from")
+			p.x.Withdraw(h.slot, b, from)
+			p.m.withdraw(h, b, from)
 		},
 		"all hold": func(t *rapid.T) {
 			b := drawChain(t, p.longest)
@@ -435,7 +472,7 @@ func (p *pair) run(t *rapid.T, check func(*rapid.T, []kvblock.Hash)) {
 				}
 				return
 			}
-			p.x.Correct(s.holder.slot, s.index, n)
+			p.x.Correct(s.holder.slot, s.index, s.blocks, n)
 			p.m.correct(s, n)
 		},
 		"capacity": func(t *rapid.T) {
@@ -450,7 +487,7 @@ func (p *pair) run(t *rapid.T, check func(*rapid.T, []kvblock.Hash)) {
 			kept := p.said[:0]
 			for _, said := range p.said {
 				if said.holder.slot == s {
-					p.x.Correct(s, said.index, 0) // what was said of the endpoint before is nothing to this one
+					p.x.Correct(s, said.index, said.blocks, 0) // what was said of the endpoint before is nothing to this one
 					continue
 				}
 				kept = append(kept, said)

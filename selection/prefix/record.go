@@ -28,6 +28,18 @@ func (x *Index) Hold(now mono.Time, slot selection.Slot, blocks []kvblock.Hash) 
 	x.record(now, slot, 0, blocks, device)
 }
 
+// Withdraw takes back what was promised to slot of these blocks, from that index on: the call
+// whose prompt they were ended before it was computed. What is held stays. Blocks that are on
+// their way with another call must be before from.
+func (x *Index) Withdraw(slot selection.Slot, blocks []kvblock.Hash, from int) {
+	if slot < 0 || int(slot) >= len(x.first) {
+		return
+	}
+	if col := x.columnOf(slot, 0); col != selection.None {
+		x.takeOut(beliefOf(col, promised, 0), blocks, max(from, 0))
+	}
+}
+
 // PromiseRank is Promise for one data-parallel rank behind slot, from 0 to MostRanks-1.
 func (x *Index) PromiseRank(now mono.Time, slot selection.Slot, rank int, blocks []kvblock.Hash) Belief {
 	return x.record(now, slot, rank, blocks, promised)

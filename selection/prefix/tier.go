@@ -65,6 +65,12 @@ func (x *Index) DropShared(blocks []kvblock.Hash, from int) {
 
 func (x *Index) drop(gone belief, blocks []kvblock.Hash, from int) {
 	x.tiered = true
+	x.takeOut(gone, blocks, from)
+}
+
+// takeOut has the blocks of a chain from an index on not believe what is of the column and the
+// kind of gone.
+func (x *Index) takeOut(gone belief, blocks []kvblock.Hash, from int) {
 	for d := 0; d < len(blocks); {
 		i := x.find(blocks[d])
 		if i == root {

@@ -32,9 +32,9 @@ const (
 	// TrustWindow is how many predictions are looked at, the newest ones. A verdict needs as
 	// many that were made in the state that it ends, so no state is left before that.
 	TrustWindow = 32
-	// TrustMost is the most tokens that one prediction counts for. A few very long prompts
-	// must not decide.
-	TrustMost = 8192
+	// TrustMost is the most tokens that one prediction counts for. A few long prompts must not
+	// decide: their calls may have an engine read no cache, where others find what they left.
+	TrustMost = 500
 	// TrustLost in a hundred of the predicted tokens must have been found, or a state is left
 	// for the next one below.
 	TrustLost = 20
