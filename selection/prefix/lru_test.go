@@ -258,9 +258,17 @@ func TestCorrect_TakesFewClaimsForTheirOwn(t *testing.T) {
 	if got := overlapOf(x, 0, 0, idle); got != 20 {
 		t.Errorf("two chains were gone, and of another one %d blocks of 20 are believed", got)
 	}
+	used := chain(0, 0, 8, 20)
+	x.Hold(0, 0, used)
 	missed(3)
+	x.Hold(0, 0, used) // after the oldest claim of those that agree next
+	missed(4)
+	missed(5)
 	if got := overlapOf(x, 0, 0, idle); got != 0 {
 		t.Errorf("three chains were gone, and of one that was used before them %d blocks are believed", got)
+	}
+	if got := overlapOf(x, 0, 0, used); got != 20 {
+		t.Errorf("three chains were gone, and of one that was used after the first of them %d blocks of 20 are believed", got)
 	}
 }
 
