@@ -297,6 +297,9 @@ func TestFlight_NobodyWaitsForWhatADrainingEndpointComputes(t *testing.T) {
 	if a := only(t, m.Step(3, Arrive(child(2, 1)))); a.Kind != Dispatch {
 		t.Errorf("draining: waits for a prefix at an endpoint that gets no new calls")
 	}
+	if a := only(t, m.Step(4, Arrive(child(3, 1)))); a.Kind != Hold {
+		t.Errorf("draining: what is on its way there is taken for what others can use")
+	}
 	// and who waits already when its leader's endpoint begins to drain
 	m = siblings(time.Second, &overlapping{}, "a", "b", "c")
 	a = only(t, m.Step(1, Arrive(child(1, 1))))

@@ -258,9 +258,17 @@ func TestCorrect_TakesFewClaimsForTheirOwn(t *testing.T) {
 	if got := overlapOf(x, 0, 0, idle); got != 20 {
 		t.Errorf("two chains were gone, and of another one %d blocks of 20 are believed", got)
 	}
+	used := chain(0, 0, 8, 100)
+	x.Hold(0, 0, used)
 	missed(3)
+	x.Hold(0, 0, used) // after the oldest claim of those that agree next
+	missed(4)
+	missed(5)
 	if got := overlapOf(x, 0, 0, idle); got != 0 {
 		t.Errorf("three chains were gone, and of one that was used before them %d blocks are believed", got)
+	}
+	if got := overlapOf(x, 0, 0, used); got != 100 {
+		t.Errorf("three chains were gone, and of one that was used after the first of them %d blocks of 100 are believed", got)
 	}
 }
 
@@ -271,9 +279,11 @@ func TestCorrect_WhatIsFoundDisprovesClaims(t *testing.T) {
 	x.Hold(0, 0, idle)
 	for c := range 9 {
 		x.Hold(0, 0, used)
-		p := chain(0, 0, c%3, 30)
-		x.Hold(0, 0, p)
-		x.Correct(0, x.Promise(0, 0, p), p, 0)
+		for k := range 2 {
+			p := chain(0, 0, (2*c+k)%5, 30)
+			x.Hold(0, 0, p)
+			x.Correct(0, x.Promise(0, 0, p), p, 0)
+		}
 		x.Correct(0, x.Promise(0, 0, used), used, 20)
 	}
 	if got := overlapOf(x, 0, 0, idle); got != 20 {
