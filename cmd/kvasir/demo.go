@@ -250,7 +250,8 @@ func greet(out io.Writer, base, admin string, o demoOptions) {
   OpenAI base URL   %s/v1      model %s
   admin             %s/metrics   %s/v1/pools
 
-  try it, twice; the header x-kvasir-explain in the answer says why it went where it went:
+  try it, twice; the header x-kvasir-explain in the answer says why it went where it went (so
+  short a prompt is also sent elsewhere, where less work waits):
   curl -iN %s/v1/chat/completions -H 'content-type: application/json' -H 'x-kvasir-explain: 1' -d '{"model":"%s","stream":true,"max_tokens":48,"messages":[{"role":"user","content":"%s"}]}'
 
 `, o.engines, demoProfile, o.rule.Name, base, demoModel, admin, admin, base, demoModel, demoQuestion)

@@ -47,13 +47,17 @@ func Bars(results []*Result) []Bar {
 			continue
 		}
 		best := r.of(r.BestPeer)
-		x := figure{r.Cell, float64(own.Ratio.Mean), fmt.Sprintf("%.3f ± %.3f of %s", own.Ratio.Mean, own.Ratio.Half, r.BestPeer)}
+		x := figure{r.Cell, float64(own.Ratio.Mean), with("%.3f", own.Ratio) + " of " + r.BestPeer}
 		ratios = append(ratios, x)
 		if r.FanOut {
 			fanOut = append(fanOut, x)
 		}
 		if base := r.of(outstandingRule); base != nil && r.Reuse > reusePays {
-			outstanding = append(outstanding, figure{r.Cell, float64(base.Own.Mean), fmt.Sprintf("%.2f times, reuse %.0f %%", base.Own.Mean, 100*r.Reuse)})
+			times := float64(base.Own.Mean)
+			if math.IsNaN(times) && own.Goodput.Mean > 0 { // for some seeds it keeps the SLO at no rate
+				times = float64(own.Goodput.Mean / base.Goodput.Mean)
+			}
+			outstanding = append(outstanding, figure{r.Cell, times, fmt.Sprintf("%.2f times, reuse %.0f %%", times, 100*r.Reuse)})
 		}
 		if own.Matched != nil && best.Matched != nil {
 			ttft = append(ttft, latencyFigure(r.Cell, "TTFT P99", own.Matched.TTFTP99, best.Matched.TTFTP99, 1, "s"))

@@ -162,6 +162,8 @@ func (p *page) method(r *Report) {
 	p.line("- **Sessions**: the half of each workload that a hash of the session draws (%s; the other half is for tuning), of which each seed", r.Half)
 	p.line("  draws %.0f %% anew (a generated one is made anew), so that intervals say how other traffic would fare. A trace without sessions has its calls split by their first two", 100*r.Share)
 	p.line("  blocks, which keeps the turns of a conversation together. Where that is too little for the pool, it is played several times, each time with prefixes of its own.")
+	p.line("  Where it is 0 the rule keeps the SLO at no rate: in fan-outs those do that send all siblings to one replica, whose steps then take longer")
+	p.line("  than the time per token that is allowed, however few sessions there are. A mean between has seeds of both kinds.")
 	p.line("- **Latencies** are at %.0f %% of the best peer's goodput of that seed, the same rate for all. *Gap*: most less fewest calls that a replica got; *busiest*: the", 100*Matched)
 	p.line("  most by the mean. The best peer is the one with the highest mean goodput; that it is chosen afterwards favours it.")
 	p.line("- **%s**: one replica as fast as all of them together, with all their blocks. There is none where replicas differ.", Bound)

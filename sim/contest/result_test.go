@@ -97,6 +97,12 @@ func TestBars_EachCanHoldAndFail(t *testing.T) {
 			t.Errorf("%s holds: %s", b.Text, b.Detail)
 		}
 	}
+	none := good()
+	none[0].Entries[2].Goodput.Mean, none[0].Entries[2].Own.Mean = 0, sim.Number(nan)
+	none[0].Entries[0].Goodput.Mean = 1
+	if b := Bars(none)[3]; !b.Holds {
+		t.Errorf("least-outstanding keeps the SLO at no rate, ours at 1: %s", b.Detail)
+	}
 	unknown := good()
 	unknown[0].Entries[0].Ratio.Mean = sim.Number(nan)
 	if b := Bars(unknown)[0]; b.Holds {
