@@ -1,5 +1,7 @@
 package config
 
+import "strings"
+
 // access checks who may call: nothing that other machines reach is open unless the
 // configuration says so.
 func (k *checker) access(c *Config) {
@@ -41,6 +43,9 @@ func (k *checker) keys(keys ClientKeys, at path) {
 		k.label(in.key("name"), key.Name)
 		if names[key.Name] && key.Name != "" {
 			k.add(in.key("name"), "%s is the name of another key", quote(key.Name))
+		}
+		if strings.HasPrefix(key.Name, "cert:") {
+			k.add(in.key("name"), "%s begins with cert:, as the names of clients with certificates do", quote(key.Name))
 		}
 		names[key.Name] = true
 		other, twice := hashes[key.SHA256]

@@ -2,8 +2,11 @@ package proxy
 
 import (
 	"crypto/sha256"
+	"crypto/x509"
+	"fmt"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 )
 
 // Access says who may call. Keys are known by their SHA-256 alone, so that neither the
@@ -26,7 +29,7 @@ func (a *Access) explains(r *http.Request, client string) bool {
 // listener has verified is as good as a key.
 func (a *Access) admit(r *http.Request) (client string, ok bool) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		return certName(r), true
+		return certName(r.TLS.VerifiedChains[0][0]), true
 	}
 	if len(a.Keys) == 0 {
 		return "", a.Anonymous // keys that clients send all the same belong to nobody here
@@ -42,12 +45,27 @@ func (a *Access) admit(r *http.Request) (client string, ok bool) {
 // maxClientName bounds a name that comes from a certificate.
 const maxClientName = 128
 
-func certName(r *http.Request) string {
-	name := r.TLS.VerifiedChains[0][0].Subject.CommonName
-	if len(name) > maxClientName {
-		name = name[:maxClientName]
+// certName returns the name of a certificate's client, by which its prefixes are kept apart from
+// those of others: of common name, URI (as SPIFFE has it), DNS name, mail address and whole
+// subject the first that is there. Where none is, or none that can be written, the
+// certificate's own hash is. No key's name begins with cert: (config).
+func certName(c *x509.Certificate) string {
+	name := c.Subject.CommonName
+	switch {
+	case name != "":
+	case len(c.URIs) > 0:
+		name = c.URIs[0].String()
+	case len(c.DNSNames) > 0:
+		name = c.DNSNames[0]
+	case len(c.EmailAddresses) > 0:
+		name = c.EmailAddresses[0]
+	default:
+		name = c.Subject.String()
 	}
-	return strings.ToValidUTF8(name, "\uFFFD")
+	if name == "" || len(name) > maxClientName || !utf8.ValidString(name) {
+		name = fmt.Sprintf("%x", sha256.Sum256(c.Raw))
+	}
+	return "cert:" + name
 }
 
 // presented returns the key that a request shows: as OpenAI's SDKs send it, or as
