@@ -105,8 +105,33 @@ func (m *Machine) drainRate(now mono.Time, p *pool) float64 {
 	return rate
 }
 
-// refusal returns why the call may not wait, if it may not, and how long others will.
+// askable returns when an endpoint of any pool may be asked for anything: now, unless all have
+// asked to be left alone, or are out of rotation. Never, where there is none.
+func (m *Machine) askable(now mono.Time) mono.Time {
+	at := mono.Never
+	for _, p := range m.pools {
+		for _, slot := range p.view.Members {
+			s := &m.state[slot]
+			if s.draining {
+				continue
+			}
+			from := max(now, s.busyUntil)
+			if due, out := s.breaker.ProbeDue(); out {
+				from = max(from, due)
+			}
+			at = min(at, from)
+		}
+	}
+	return at
+}
+
+// refusal returns why the call may not wait, if it may not, and how long others will. Nobody
+// waits in vain: where all endpoints want to be left alone for longer than a call may wait,
+// it is refused at once.
 func (m *Machine) refusal(now mono.Time, i int32, p *pool) (Reason, time.Duration) {
+	if at := m.askable(now); at > now.Add(p.queue.Config().MaxWait) {
+		return QueueWait, at.Sub(now)
+	}
 	bound, wait := p.queue.Refuses(m.calls[i].request.Bytes, m.drainRate(now, p))
 	switch bound {
 	case admission.LengthMost:

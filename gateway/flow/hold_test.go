@@ -266,6 +266,41 @@ func TestHold_BusyEndpointsAreWaitedFor(t *testing.T) {
 	}
 }
 
+// TestHold_NobodyWaitsInVain: where every endpoint has asked to be left alone for longer than
+// a call may wait, calls are refused and told for how long; one that is free again in time, in
+// a lower pool too, is waited for.
+func TestHold_NobodyWaitsInVain(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		busy  []time.Duration // of a, b and the lower pool's c
+		until time.Duration   // 0: held
+	}{
+		{"all for a minute", []time.Duration{60 * time.Second, 50 * time.Second, 55 * time.Second}, 49 * time.Second},
+		{"one for as long as a call may wait", []time.Duration{60 * time.Second, 31 * time.Second, 60 * time.Second}, 0},
+		{"one in the lower pool", []time.Duration{60 * time.Second, 60 * time.Second, 5 * time.Second}, 0},
+	} {
+		high, low := newTestPool("high", lightest{}, "a", "b"), newTestPool("low", lightest{}, "c")
+		for _, p := range []*Pool{&high, &low} {
+			p.Queue = admission.Default() // of 30 s
+			p.Queue.Tokens = 1
+		}
+		m := New(newConfig(high, low))
+		for slot, d := range test.busy {
+			m.state[slot].busyUntil, m.state[slot].asked = mono.Time(d), true
+			for _, p := range m.pools {
+				p.dirty = true
+			}
+		}
+		a := only(t, m.Step(1e9, Arrive(request(1))))
+		switch {
+		case test.until == 0 && a.Kind != Hold:
+			t.Errorf("%s: %+v, want the call held", test.name, a)
+		case test.until > 0 && (a.Kind != Refuse || a.Reason != QueueWait || a.Wait != test.until):
+			t.Errorf("%s: %+v, want it refused for %v", test.name, a, test.until)
+		}
+	}
+}
+
 func TestHold_FallsToTheLowerPoolWhenTheHigherIsOut(t *testing.T) {
 	high := newTestPool("high", lightest{}, "a")
 	high.Queue = admission.Default()
