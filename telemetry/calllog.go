@@ -86,7 +86,9 @@ func (c *Call) describe(d describer) {
 	}
 	if c.UsageKnown {
 		d.whole("prompt_tokens", c.PromptTokens)
-		d.whole("cached_tokens", c.CachedTokens)
+		if c.CachedKnown {
+			d.whole("cached_tokens", c.CachedTokens)
+		}
 		d.whole("output_tokens", c.OutputTokens)
 	}
 	if c.DoneMissing {

@@ -17,7 +17,7 @@ func whole() *Call {
 	return &Call{
 		ID: "req-1", Model: "llama", Pool: "gpus", Endpoint: "http://10.0.0.11:8000", Policy: "cache-aware",
 		Route: "/v1/chat/completions", Outcome: Success, Status: 200, Attempts: 1, Stream: true,
-		Client: "team-a", Peer: "10.0.0.9", Tried: "a busy", Conversation: 0x0123456789abcdef, InputTokens: 90, UsageKnown: true, PromptTokens: 100, CachedTokens: 64, OutputTokens: 3,
+		Client: "team-a", Peer: "10.0.0.9", Tried: "a busy", Conversation: 0x0123456789abcdef, InputTokens: 90, UsageKnown: true, CachedKnown: true, PromptTokens: 100, CachedTokens: 64, OutputTokens: 3,
 		Pick: 400 * time.Nanosecond, Held: 50 * time.Millisecond, TTFT: 200 * time.Millisecond, PredictedTTFT: 150 * time.Millisecond, E2E: 220 * time.Millisecond, DoneMissing: true,
 	}
 }
@@ -75,7 +75,7 @@ func TestLogCallShowsEveryField(t *testing.T) {
 			t.Errorf("the test's call leaves %s zero", v.Type().Field(i).Name)
 		}
 	}
-	const derived, switches = 1, 1 // tpot_seconds is computed; UsageKnown shows as the presence of others
+	const derived, switches = 1, 2 // tpot_seconds is computed; UsageKnown and CachedKnown show as the presence of others
 	if got, fields := len(line(t, c))-len([]string{"level", "msg"}), v.NumField(); got != fields+derived-switches {
 		t.Errorf("%d attributes for %d fields of Call", got, fields)
 	}

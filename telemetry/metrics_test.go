@@ -127,7 +127,7 @@ func TestCallIsCountedOnceInEachSeries(t *testing.T) {
 	p.Attempt("b", 1, Success, "")
 	m.Call(&Call{
 		Model: "llama", Pool: "gpus", Endpoint: "b", Outcome: Success, Attempts: 2, Stream: true,
-		InputTokens: 90, UsageKnown: true, PromptTokens: 100, CachedTokens: 64, OutputTokens: 3,
+		InputTokens: 90, UsageKnown: true, CachedKnown: true, PromptTokens: 100, CachedTokens: 64, OutputTokens: 3,
 		TTFT: 200 * time.Millisecond, E2E: 222 * time.Millisecond, DoneMissing: true,
 	})
 	zero := samples(t, func() *prometheus.Registry { r, _ := newMetrics(t); return r }())

@@ -122,7 +122,8 @@ type Call struct {
 	Conversation uint64 // the hash of the conversation that the call belongs to; 0: not known
 
 	InputTokens  int  // prompt tokens as estimated for routing
-	UsageKnown   bool // the answer reported its usage: the three counts below are true
+	UsageKnown   bool // the answer reported its usage: prompt and output tokens are true
+	CachedKnown  bool // and it said how many were cached; else CachedTokens is 0
 	PromptTokens int  // prompt tokens, cached ones included
 	CachedTokens int  // of those, found in the engine's prefix cache
 	OutputTokens int  // tokens of the answer

@@ -139,7 +139,7 @@ type endpointState struct {
 	lastWait   int32     // the newest
 	unanswered int       // of the running attempts, those without content
 	life       mono.Time // its last sign of life, or when it got the first of the unanswered
-	promptSeen int64     // prompt tokens that answers reported
+	promptSeen int64     // prompt tokens of answers that reported how many were cached
 	cachedSeen int64     // of those, found in the prefix cache
 	dispatched int64     // attempts ever sent
 	restarts   int64
@@ -433,7 +433,7 @@ func (m *Machine) done(r *report) {
 		return
 	}
 	s := &m.state[c.slot]
-	if r.usage.Known {
+	if r.usage.CachedKnown {
 		s.promptSeen += int64(r.usage.Prompt)
 		s.cachedSeen += int64(r.usage.Cached)
 	}

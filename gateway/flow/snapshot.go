@@ -58,7 +58,7 @@ type EndpointState struct {
 	Trust                      signal.Trust  // in these beliefs
 	Compared                   signal.Tokens // likewise: predicted to be cached, and found there
 	Dispatched                 int64         // attempts ever sent
-	PromptTokens, CachedTokens int64         // as answers reported them
+	PromptTokens, CachedTokens int64         // of answers that reported both
 }
 
 // Snapshot folds what is older than now and returns a copy of the state.

@@ -185,8 +185,9 @@ func endpointView(e flow.EndpointState, now mono.Time) EndpointView {
 		v.SignalAge = &s
 	}
 	if q := e.Load.PrefixQueries; q.Known && q.Value > 0 && e.Load.PrefixHits.Known {
-		rate := e.Load.PrefixHits.Value / q.Value
-		v.PrefixHitRate = &rate
+		if rate := e.Load.PrefixHits.Value / q.Value; rate >= 0 && rate <= 1 { // NaN is neither
+			v.PrefixHitRate = &rate
+		}
 	}
 	if e.PromptTokens > 0 {
 		share := float64(e.CachedTokens) / float64(e.PromptTokens)

@@ -141,12 +141,12 @@ func (c *call) usage(u api.Usage) flow.Usage {
 	if u.Input == api.Unknown {
 		return flow.Usage{}
 	}
-	output := max(u.Output, 0)
-	if u.Output != api.Unknown || c.request.Kind == selection.Embed { // which has no output to report
-		c.record.UsageKnown = true
-		c.record.PromptTokens, c.record.CachedTokens, c.record.OutputTokens = u.Input, max(u.Cached, 0), output
+	output, cached := max(u.Output, 0), min(max(u.Cached, 0), u.Input) // a part of the input, whatever is said
+	if u.Output != api.Unknown || c.request.Kind == selection.Embed {  // which has no output to report
+		c.record.UsageKnown, c.record.CachedKnown = true, u.Cached != api.Unknown
+		c.record.PromptTokens, c.record.CachedTokens, c.record.OutputTokens = u.Input, cached, output
 	}
-	return flow.Usage{Known: true, CachedKnown: u.Cached != api.Unknown, Prompt: u.Input, Cached: max(u.Cached, 0), Output: output}
+	return flow.Usage{Known: true, CachedKnown: u.Cached != api.Unknown, Prompt: u.Input, Cached: cached, Output: output}
 }
 
 // write passes bytes to the client at once; between says that they end with an event. It
