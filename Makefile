@@ -36,9 +36,13 @@ test: ## run all tests, those of modules of their own included
 	@# -count=1: they build the binary, which go's cache of results does not see.
 	for module in $(filter-out $(INSTALLED),$(TEST_MODULES)); do (cd "$$module" && $(GO) test -count=1 ./...); done
 
+# Packages without a goroutine (TestArchitecture holds them to it) whose tests are long: there is
+# nothing in them that could race.
+SEQUENTIAL = lab selection/prefix selection/policy client/arrival
+
 .PHONY: race
-race: ## run all tests under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race ./...
+race: ## run tests under the race detector (needs a C compiler), but for long ones without goroutines
+	CGO_ENABLED=1 $(GO) test -race $$($(GO) list ./... | grep -v $(foreach p,$(SEQUENTIAL),-e '/$(p)$$'))
 
 .PHONY: check
 check: ## format, vet, staticcheck, modernisers, go.mod, WebAssembly, architecture
