@@ -38,11 +38,13 @@ test: ## run all tests, those of modules of their own included
 
 # Packages without a goroutine (TestArchitecture holds them to it) whose tests are long: there is
 # nothing in them that could race.
-SEQUENTIAL = lab selection/prefix selection/policy client/arrival
+SEQUENTIAL = lab sim selection/prefix selection/policy client/arrival
 
 .PHONY: race
 race: ## run tests under the race detector (needs a C compiler), but for long ones without goroutines
 	CGO_ENABLED=1 $(GO) test -race $$($(GO) list ./... | grep -v $(foreach p,$(SEQUENTIAL),-e '/$(p)$$'))
+	@# Of sim's tests this one runs a gateway, once for each policy.
+	CGO_ENABLED=1 $(GO) test -race -run '^TestPromise$$/^(cache-aware|predicted-ttft)' ./sim
 
 .PHONY: check
 check: ## format, vet, staticcheck, modernisers, go.mod, WebAssembly, architecture
