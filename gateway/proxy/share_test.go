@@ -28,17 +28,7 @@ func TestSharePrefixes_SaysWhoseCallsAreOverlap(t *testing.T) {
 			defer r.close()
 			overlap := func(headers ...string) int {
 				t.Helper()
-				text := r.post(chatPath, longCall, append(headers, "X-Kvasir-Explain: 1")...).header.Get("X-Kvasir-Explain")
-				r.settle()
-				var d struct {
-					Candidates []struct {
-						Overlap int `json:"overlap_blocks"`
-					} `json:"candidates"`
-				}
-				if err := json.Unmarshal([]byte(text), &d); err != nil || len(d.Candidates) != 1 {
-					t.Fatalf("%v: %s", err, text)
-				}
-				return d.Candidates[0].Overlap
+				return r.overlap(t, longCall, headers...)
 			}
 			if n := overlap("X-Api-Key: " + own); n != 0 {
 				t.Errorf("%d blocks of what nobody sent", n)
@@ -54,4 +44,21 @@ func TestSharePrefixes_SaysWhoseCallsAreOverlap(t *testing.T) {
 			}
 		})
 	}
+}
+
+// overlap sends a call to the only endpoint and returns how many of its blocks were believed to be
+// there, once it has ended.
+func (r *rig) overlap(t *testing.T, body string, headers ...string) int {
+	t.Helper()
+	text := r.post(chatPath, body, append(headers, "X-Kvasir-Explain: 1")...).header.Get("X-Kvasir-Explain")
+	r.settle()
+	var d struct {
+		Candidates []struct {
+			Overlap int `json:"overlap_blocks"`
+		} `json:"candidates"`
+	}
+	if err := json.Unmarshal([]byte(text), &d); err != nil || len(d.Candidates) != 1 {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return d.Candidates[0].Overlap
 }

@@ -176,17 +176,7 @@ func TestOpaqueCalls_LeaveNoBeliefs(t *testing.T) {
 	defer r.close()
 	overlap := func(body string) int {
 		t.Helper()
-		text := r.post(chatPath, body, "X-Kvasir-Explain: 1").header.Get("X-Kvasir-Explain")
-		r.settle()
-		var d struct {
-			Candidates []struct {
-				Overlap int `json:"overlap_blocks"`
-			} `json:"candidates"`
-		}
-		if err := json.Unmarshal([]byte(text), &d); err != nil || len(d.Candidates) != 1 {
-			t.Fatalf("%v: %s", err, text)
-		}
-		return d.Candidates[0].Overlap
+		return r.overlap(t, body)
 	}
 	opaque := strings.Replace(longCall, "{", `{"prompt_logprobs":0,`, 1)
 	if n := overlap(opaque) + overlap(opaque) + overlap(longCall); n != 0 {
