@@ -5,6 +5,7 @@
 package selection
 
 import (
+	"math"
 	"time"
 
 	"kvasir/internal/kvblock"
@@ -143,6 +144,15 @@ type View struct {
 	Adapters     []int32 // by slot: different adapters among this router's outstanding calls; likewise
 
 	Scores []float64 // parallel to Candidates; what the policy computed. Lower is better unless the policy says otherwise; NaN: not looked at
+}
+
+// Oldest returns the instant before which a signal is stale (see signal.Gauge.Fresh, which
+// would look at the view for every gauge).
+func (v *View) Oldest() mono.Time {
+	if v.MaxAge <= 0 {
+		return math.MinInt64
+	}
+	return v.Now.Add(-v.MaxAge)
 }
 
 // OverlapAt returns how many blocks overlap, a View's, has for the slot; 0 where it is nil.

@@ -102,7 +102,7 @@ func (p *leastKV) Pick(v *selection.View, q *selection.Request, r *seed.Rand) se
 func (p *leastKV) read(v *selection.View) (known int, mean float64) {
 	p.reports = slices.Grow(p.reports[:0], len(v.Candidates))[:len(v.Candidates)]
 	clear(p.reports)
-	endpoints, reports, oldest := v.Endpoints, p.reports, oldest(v)
+	endpoints, reports, oldest := v.Endpoints, p.reports, v.Oldest()
 	used, running := 0.0, 0.0
 	size, perToken := signal.Gauge{}, 1.0/defaultBlockTokens
 	for i, slot := range v.Candidates {
@@ -130,15 +130,6 @@ func (p *leastKV) read(v *selection.View) (known int, mean float64) {
 		mean = used / running
 	}
 	return known, mean
-}
-
-// oldest returns the instant before which a signal is stale (see signal.Gauge.Fresh,
-// which would look at the view for every gauge).
-func oldest(v *selection.View) mono.Time {
-	if v.MaxAge <= 0 {
-		return math.MinInt64
-	}
-	return v.Now.Add(-v.MaxAge)
 }
 
 // fresh reports whether a gauge is known, not stale, and can be what an engine counts.

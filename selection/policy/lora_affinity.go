@@ -181,7 +181,7 @@ func (p *loraAffinity) slotsOf(v *selection.View, slot selection.Slot) int {
 // returns why they stay.
 func (p *loraAffinity) keep(v *selection.View, adapter kvblock.Hash) selection.Reason {
 	most := p.bound(v)
-	oldest := oldest(v)
+	oldest := v.Oldest()
 	reported := slices.ContainsFunc(v.Candidates, func(slot selection.Slot) bool {
 		return freshAdapters(&v.Endpoints[slot].Load, oldest)
 	})

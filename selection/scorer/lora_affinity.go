@@ -1,10 +1,6 @@
 package scorer
 
-import (
-	"math"
-
-	"kvasir/selection"
-)
+import "kvasir/selection"
 
 // LoRAAffinity prefers the endpoints where the call's LoRA adapter is (llm-d's and GIE's
 // lora-affinity-scorer), as their reports say:
@@ -20,10 +16,7 @@ type LoRAAffinity struct{}
 
 // Score sets out.
 func (*LoRAAffinity) Score(v *selection.View, q *selection.Request, left []selection.Slot, out []float64) {
-	oldest := v.Now.Add(-v.MaxAge)
-	if v.MaxAge <= 0 {
-		oldest = math.MinInt64
-	}
+	oldest := v.Oldest()
 	for i, slot := range left {
 		a := v.Endpoints[slot].Load.Adapters
 		running, waiting := a.Running(), a.Waiting()

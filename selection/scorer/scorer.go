@@ -52,12 +52,8 @@ type readings struct {
 
 // begin returns where n numbers go, and the instant before which a report is stale.
 func (x *readings) begin(v *selection.View, n int) (values []float64, oldest mono.Time) {
-	oldest = math.MinInt64
-	if v.MaxAge > 0 {
-		oldest = v.Now.Add(-v.MaxAge)
-	}
 	x.values = slices.Grow(x.values[:0], n)[:n]
-	return x.values, oldest
+	return x.values, v.Oldest()
 }
 
 const mostBits = 0x7fefffffffffffff // the bits of math.MaxFloat64
