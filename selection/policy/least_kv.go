@@ -126,7 +126,7 @@ func (p *leastKV) read(v *selection.View) (known int, mean float64) {
 			used, running = used+blocks, running+l.Running.Value
 		}
 	}
-	if running > 0 {
+	if running >= 1 { // less than one call is none, whatever a broken engine reports
 		mean = used / running
 	}
 	return known, mean

@@ -164,6 +164,15 @@ func TestLeastKVFallsBack(t *testing.T) {
 			t.Errorf("score %v", v.Scores[0])
 		}
 	})
+	t.Run("to this call's blocks where less than one call is said to run", func(t *testing.T) {
+		v := newView(2)
+		reports(v, 0, 0.5, 0, 5e-324) // its mean would be infinite, times no call at all
+		reports(v, 1, 0, 1, 0)
+		c := pick(build("least-kv"), v, q, 0)
+		if want := []float64{500, float64(q.InputTokens) / 16}; c.Index != 1 || !slices.Equal(v.Scores, want) {
+			t.Errorf("chose %+v by %v, want %v", c, v.Scores, want)
+		}
+	})
 	t.Run("reason", func(t *testing.T) {
 		v := newView(2)
 		reports(v, 0, 0.5, 0, 5)
