@@ -24,7 +24,7 @@ func (c *canary) params() []Param {
 	}
 }
 
-func (c *canary) run(int) ([]Table, []Verdict) {
+func (c *canary) run(int) Findings {
 	t := Table{Name: "whole", Title: "part of the conversations that reach a " + decimal(100*c.share, 1) + " % canary whole",
 		Columns: []Column{{Name: "turns"}, {Name: "per request", Unit: "%"}, {Name: "per session", Unit: "%"}}}
 	whole := c.share
@@ -38,11 +38,11 @@ func (c *canary) run(int) ([]Table, []Verdict) {
 		}
 		whole *= c.share
 	}
-	return []Table{t}, []Verdict{
+	return Findings{Tables: []Table{t}, Verdicts: []Verdict{
 		equals("15", "a 5 % canary per request gets both of two consecutive turns 0.25 % of the time", figure{0.25, 100 * pair, 2, " %"}),
 		holds("15", "the loss is quadratic, not linear", pair < c.share, fmt.Sprintf("half the share leaves %s of the pairs",
 			decimal(float64(c.share/2*c.share/2)/pair, 2))),
 		holds("15", "a canary per session does far better", c.share > 10*pair,
 			fmt.Sprintf("%s times as many pairs", decimal(c.share/pair, 0))),
-	}
+	}}
 }

@@ -48,7 +48,7 @@ func (c *capacity) residence(output, cached float64) float64 {
 	return float64(c.prompt/c.prefill*(1-cached)) + float64(output*c.tpot)
 }
 
-func (c *capacity) run(seeds int) ([]Table, []Verdict) {
+func (c *capacity) run(seeds int) Findings {
 	ceiling := func(output, cached float64) float64 {
 		return queueing.CeilingRate(c.places, c.residence(output, cached))
 	}
@@ -63,7 +63,7 @@ func (c *capacity) run(seeds int) ([]Table, []Verdict) {
 	}
 	little, worst := c.little(seeds)
 	full, ratio := c.full(seeds)
-	return []Table{outputs, caches, little, full}, []Verdict{
+	return Findings{Tables: []Table{outputs, caches, little, full}, Verdicts: []Verdict{
 		holds("1.3", "L = λW for any scheduler", worst < 1e-9, fmt.Sprintf("L and λW differ by at most %.0e of L", worst)),
 		holds("1.3", "λ_max = L_max/W is the throughput ceiling of a replica", math.Abs(ratio-1) < 0.02,
 			fmt.Sprintf("a replica that is never empty completes %s of it", decimal(ratio, 3))),
@@ -71,7 +71,7 @@ func (c *capacity) run(seeds int) ([]Table, []Verdict) {
 			fmt.Sprintf("%s calls/s at 400 tokens, %s at 800", decimal(ceiling(400, 0), 2), decimal(ceiling(800, 0), 2))),
 		holds("1.3", "a prefix cache raises λ_max", ceiling(100, 0.75) > ceiling(100, 0),
 			fmt.Sprintf("from %s calls/s to %s at 75 %% cached", decimal(ceiling(100, 0), 2), decimal(ceiling(100, 0.75), 2))),
-	}
+	}}
 }
 
 // order picks which of the waiting calls is served next, given their service times in the

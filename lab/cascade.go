@@ -30,7 +30,7 @@ func (c *cascade) params() []Param {
 	}
 }
 
-func (c *cascade) run(int) ([]Table, []Verdict) {
+func (c *cascade) run(int) Findings {
 	work := Table{Name: "work", Title: "the escalated calls' service time, all calls having mean 1 and C_s² = 1",
 		Columns: []Column{{Name: "escalated"}, {Name: "mean"}, {Name: "C_s²"}, {Name: "part of all work"}}}
 	for _, share := range []float64{1, 0.5, 0.2, 0.1, 0.05, 0.01} {
@@ -51,7 +51,7 @@ func (c *cascade) run(int) ([]Table, []Verdict) {
 	steady := wait("escalated, were they Poisson", 1, cs2)
 	bursty := wait("escalated, in bursts", c.ca2, cs2)
 
-	return []Table{work, waits}, []Verdict{
+	return Findings{Tables: []Table{work, waits}, Verdicts: []Verdict{
 		equals("10.2", "escalating the top 10 % of exponential service times takes C_s² from 1.00 to 0.09 and the mean up 3.3 times",
 			figure{1.00, raw, 2, ""}, figure{0.09, cs2, 2, ""}, figure{3.3, mean, 1, " times"}),
 		holds("10.2", "by the (1 + C_s²)/2 term alone conditions improve", steady < all,
@@ -60,5 +60,5 @@ func (c *cascade) run(int) ([]Table, []Verdict) {
 			fmt.Sprintf("%s %% of the calls are %s %% of the work", decimal(100*c.share, 0), decimal(100*float64(c.share*mean), 0))),
 		holds("10.2", "what rises is C_a²: escalations in bursts undo the gain", bursty > all,
 			fmt.Sprintf("at C_a² = %s the wait is %s service times", show(c.ca2), decimal(bursty, 2))),
-	}
+	}}
 }

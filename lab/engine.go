@@ -59,7 +59,7 @@ func (x *schematic) draw(root uint64) []job {
 // drains are a mode's runs over the drawn traces, by seed.
 type drains struct{ iterations, silent, stalled, occupancy []float64 }
 
-func (x *schematic) run(seeds int) ([]Table, []Verdict) {
+func (x *schematic) run(seeds int) Findings {
 	columns := []Column{{Name: "mode"}, {Name: "iterations"}, {Name: "without output"}, {Name: "of which stalls"}, {Name: "occupancy", Unit: "%"}}
 	rebuilt := Table{Name: "rebuilt", Title: "the rebuilt trace", Columns: columns}
 	trace := Table{Name: "trace", Title: "the rebuilt trace's requests", Columns: []Column{{Name: "request"}, {Name: "arrives before iteration"}, {Name: "prefill", Unit: "iterations"}, {Name: "output", Unit: "tokens"}}}
@@ -83,7 +83,7 @@ func (x *schematic) run(seeds int) ([]Table, []Verdict) {
 		}
 		drawn.Rows = append(drawn.Rows, []Cell{Text(mode.String()), Mean(m.iterations, 0), Mean(m.silent, 1), Mean(m.stalled, 1), Mean(m.occupancy, 0)})
 	}
-	return []Table{rebuilt, trace, output, drawn}, append(rebuiltVerdicts(one, x.slots), drawnVerdicts(many)...)
+	return Findings{Tables: []Table{rebuilt, trace, output, drawn}, Verdicts: append(rebuiltVerdicts(one, x.slots), drawnVerdicts(many)...)}
 }
 
 func rebuiltVerdicts(d [modes]drained, slots int) []Verdict {

@@ -170,7 +170,7 @@ func spread(x []int) int {
 // figures of the article's table, by rule: peak, mean, oscillation, pile-up.
 var herdArticle = [herdRules][4]float64{{21, 12.0, 1.19, 64}, {20, 9.1, 1.29, 48}, {9, 5.2, 0.80, 21}, {10, 4.4, 0.96, 23}}
 
-func (f *freshness) run(seeds int) ([]Table, []Verdict) {
+func (f *freshness) run(seeds int) Findings {
 	rules := Table{Name: "rules", Title: "the four rules compared", Columns: append([]Column{{Name: "rule"}}, herdColumns...)}
 	article := Table{Name: "article", Title: "the article's table, one run of its own", Columns: rules.Columns}
 	var rows [herdRules]herdings
@@ -187,7 +187,7 @@ func (f *freshness) run(seeds int) ([]Table, []Verdict) {
 	v = append(v, routerVerdicts(byRouters, rows[twoRandom])...)
 	v = append(v, scrapeVerdicts(byScrape)...)
 	v = append(v, above("5.6", "staggered scrapes lower the stale view's mean skew, with the same rule", rows[staleView].mean, staggered.mean, 1, ""))
-	return []Table{rules, article, routers, scrapes, staggers}, v
+	return Findings{Tables: []Table{rules, article, routers, scrapes, staggers}, Verdicts: v}
 }
 
 // routerCounts are the rows of the table by routers.

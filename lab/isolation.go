@@ -316,7 +316,7 @@ func median(values []float64) float64 {
 	return stats.Quantile(sorted, 0.5)
 }
 
-func (x *isolation) run(seeds int) ([]Table, []Verdict) {
+func (x *isolation) run(seeds int) Findings {
 	var accuracy, distance, sent, other, cached, ttft [keyings][]float64
 	for s := range seeds {
 		calls := x.draw(uint64(s + 1))
@@ -333,11 +333,11 @@ func (x *isolation) run(seeds int) ([]Table, []Verdict) {
 		t.Rows = append(t.Rows, []Cell{Text(keyingNames[k]), Mean(accuracy[k], 1), Mean(distance[k], 2), Mean(sent[k], 1), Mean(other[k], 1), Mean(cached[k], 1), Mean(ttft[k], 1)})
 	}
 	coin := slices.Repeat([]float64{50}, seeds)
-	return []Table{t}, []Verdict{
+	return Findings{Tables: []Table{t}, Verdicts: []Verdict{
 		above("13.2", "a cache hit is observable as a shorter TTFT", other[inNeither], sent[inNeither], 1, " ms"),
 		above("13.2", "a classifier on timing tells hits from misses", accuracy[inNeither], coin, 1, " points"),
 		above("13.2", "the routing key alone does not isolate", accuracy[inRouting], coin, 1, " points"),
 		near("13.2", "with the tenant in routing key and cache key guesses are a coin's", accuracy[inBoth], coin, 3, 1, " points"),
 		above("13.2", "isolation lowers the hit rate", cached[inNeither], cached[inBoth], 1, " points"),
-	}
+	}}
 }

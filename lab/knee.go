@@ -24,7 +24,7 @@ func (k *knee) params() []Param {
 	}
 }
 
-func (k *knee) run(int) ([]Table, []Verdict) {
+func (k *knee) run(int) Findings {
 	curves := []struct {
 		name    string
 		cs2     float64
@@ -56,11 +56,11 @@ func (k *knee) run(int) ([]Table, []Verdict) {
 	deterministic := queueing.PollaczekKhinchine(rho, 0)
 	exponential := queueing.PollaczekKhinchine(rho, 1)
 	heavy := queueing.PollaczekKhinchine(rho, k.heavy)
-	return []Table{at, curve}, []Verdict{
+	return Findings{Tables: []Table{at, curve}, Verdicts: []Verdict{
 		equals("1.2", "three service times of wait are reached at ρ = 0.86, 0.75 and 0.55 for C_s² = 0, 1 and 4", figures...),
 		equals("1.2", "at C_s² = 4 the queue is 2.5 times as deep as with exponential service, 5 times as with deterministic",
 			figure{2.5, heavy / exponential, 1, ""}, figure{5, heavy / deterministic, 1, ""}),
 		about("1.2", "the heavy tail costs about thirty points of utilization against deterministic service",
 			30, 100*(knees[0]-knees[2]), 0, " points"),
-	}
+	}}
 }

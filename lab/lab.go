@@ -22,9 +22,11 @@ const DefaultSeeds = 20
 type Lab struct {
 	Name    string // kebab-case
 	Title   string
-	Section string // of the article
-	About   string // what is computed or played, and what was chosen where the article is silent
-	Seeded  bool   // something is drawn at random: figures are means over seeds
+	Section string   // of the article
+	About   string   // what is computed or played, and what was chosen where the article is silent
+	Look    []string // what to look at in the tables and plots, and which setting to turn; a sentence or two each
+	Seeded  bool     // something is drawn at random: figures are means over seeds
+	Traced  bool     // it can be run on a trace of one's own
 
 	settings func() experiment // with the article's settings
 }
@@ -32,7 +34,31 @@ type Lab struct {
 // experiment is a lab's settings and what is done with them. Seeds count from 1.
 type experiment interface {
 	params() []Param
-	run(seeds int) ([]Table, []Verdict)
+	run(seeds int) Findings
+}
+
+// traced is an experiment that can be run on a trace: open reads it before run. The error
+// names the trace's line.
+type traced interface {
+	experiment
+	open(t *Trace) error
+}
+
+// Trace is a file of calls that somebody recorded.
+type Trace struct {
+	Name   string `json:"name"`   // as it is shown
+	Format string `json:"format"` // one of client/workload/trace's
+	Data   []byte `json:"data"`   // the file, decompressed; base64 in JSON
+}
+
+// Findings are what a run gives beside its settings.
+type Findings struct {
+	Tables  []Table  `json:"tables"`
+	Plots   []Plot   `json:"plots"`
+	Players []Player `json:"players"`
+
+	// Verdicts are given for the article's own settings alone: of others it says nothing.
+	Verdicts []Verdict `json:"verdicts"`
 }
 
 // Params returns the lab's settings in the order of its documentation.
@@ -47,39 +73,59 @@ type Result struct {
 	Title    string         `json:"title"`
 	Section  string         `json:"section"`
 	Settings map[string]any `json:"settings"`
-	Seeds    int            `json:"seeds"` // 0: nothing is drawn
-	Tables   []Table        `json:"tables"`
-
-	// Verdicts are given for the article's own settings alone: of others it says nothing.
-	Verdicts []Verdict `json:"verdicts"`
+	Seeds    int            `json:"seeds"`           // 0: nothing is drawn
+	Trace    string         `json:"trace,omitempty"` // the name of the one that was given
+	Findings
 
 	params  []Param // with the values of this run
 	changed bool    // a setting is not the article's
 }
 
-// Run plays the lab. Settings that are not named have the article's values; seeds counts
-// for seeded labs alone and must be 1 to MaxSeeds. The error has every setting that is
-// wrong; each is a SettingError, but for a name that is given twice.
-func (l Lab) Run(settings []Setting, seeds int) (*Result, error) {
+// Options say how a lab is run.
+type Options struct {
+	Settings []Setting // those that are not named have the article's values
+	Seeds    int       // counts for seeded labs alone, and must be 1 to MaxSeeds there
+	Trace    *Trace    // for traced labs alone; nil: the lab's own
+}
+
+// Run plays the lab. The error has every setting that is wrong; each is a SettingError, but
+// for a name that is given twice.
+func (l Lab) Run(o Options) (*Result, error) {
 	x := l.settings()
 	params := x.params()
-	if err := assign(l.Name, params, settings); err != nil {
+	if err := assign(l.Name, params, o.Settings); err != nil {
 		return nil, err
 	}
 	r := &Result{Lab: l.Name, Title: l.Title, Section: l.Section, Settings: map[string]any{}, params: params}
 	for _, p := range params {
 		r.Settings[p.Key] = p.jsonValue()
-		r.changed = r.changed || p.value() != p.Default
+		r.changed = r.changed || p.text() != p.Default
 	}
 	if l.Seeded {
-		if seeds < 1 || seeds > MaxSeeds {
-			return nil, fmt.Errorf("seeds is %d; allowed: 1 to %d", seeds, MaxSeeds)
+		if o.Seeds < 1 || o.Seeds > MaxSeeds {
+			return nil, fmt.Errorf("seeds is %d; allowed: 1 to %d", o.Seeds, MaxSeeds)
 		}
-		r.Seeds = seeds
+		r.Seeds = o.Seeds
 	}
-	r.Tables, r.Verdicts = x.run(seeds)
-	if r.changed {
+	if o.Trace != nil {
+		t, ok := x.(traced)
+		if !ok {
+			return nil, fmt.Errorf("%s takes no trace", l.Name)
+		}
+		if err := t.open(o.Trace); err != nil {
+			return nil, fmt.Errorf("trace %s: %w", o.Trace.Name, err)
+		}
+		r.Trace, r.changed = o.Trace.Name, true
+	}
+	r.Findings = x.run(r.Seeds)
+	if r.changed || r.Verdicts == nil {
 		r.Verdicts = []Verdict{}
+	}
+	if r.Plots == nil { // a list in JSON, whatever its length
+		r.Plots = []Plot{}
+	}
+	if r.Players == nil {
+		r.Players = []Player{}
 	}
 	return r, nil
 }

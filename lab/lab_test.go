@@ -17,7 +17,7 @@ func run(t *testing.T, name string, settings ...Setting) *Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := l.Run(settings, DefaultSeeds)
+	r, err := l.Run(Options{Settings: settings, Seeds: DefaultSeeds})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestCatalog_IsWellFormed(t *testing.T) {
 		names[l.Name] = true
 		keys := map[string]bool{}
 		for _, p := range l.Params() {
-			if !snake.MatchString(p.Key) || keys[p.Key] || p.Doc == "" || !(p.Min <= p.Default && p.Default <= p.Max) {
+			if !snake.MatchString(p.Key) || keys[p.Key] || p.Doc == "" || !p.set(p.Default) {
 				t.Errorf("%s: setting %+v", l.Name, p)
 			}
 			keys[p.Key] = true
@@ -113,13 +113,24 @@ func TestRun_GivesTheSameBytes(t *testing.T) {
 	}
 }
 
+// ends returns a setting's outermost values.
+func ends(p Param) []string {
+	switch p.Kind {
+	case Switch:
+		return []string{"false", "true"}
+	case Choice:
+		return []string{p.Choices[0], p.Choices[len(p.Choices)-1]}
+	}
+	return []string{show(p.Min), show(p.Max)}
+}
+
 // TestRun_AtTheBounds: every setting at its least and at its greatest value gives tables,
 // and no verdict unless that is the article's.
 func TestRun_AtTheBounds(t *testing.T) {
 	for _, l := range Catalog() {
 		for _, p := range l.Params() {
-			for _, x := range []float64{p.Min, p.Max} {
-				r, err := l.Run([]Setting{{p.Key, show(x)}}, 1)
+			for _, x := range ends(p) {
+				r, err := l.Run(Options{Settings: []Setting{{p.Key, x}}, Seeds: 1})
 				if err != nil {
 					t.Errorf("%s: %v", l.Name, err)
 					continue
@@ -149,7 +160,7 @@ func TestRun_WhenASettingIsWrong_SaysWhichAndWhatIsAllowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = l.Run([]Setting{{"wait", "0"}, {"heavy_cs2", "NaN"}, {"wat", "1"}, {"wait", "2"}}, 1)
+	_, err = l.Run(Options{Settings: []Setting{{"wait", "0"}, {"heavy_cs2", "NaN"}, {"wat", "1"}, {"wait", "2"}}, Seeds: 1})
 	if err == nil {
 		t.Fatal("accepted")
 	}
@@ -168,11 +179,11 @@ func TestRun_WhenASettingIsWrong_SaysWhichAndWhatIsAllowed(t *testing.T) {
 	}
 	l, _ = Lookup("capacity")
 	for _, seeds := range []int{0, MaxSeeds + 1} {
-		if _, err := l.Run(nil, seeds); err == nil || !strings.Contains(err.Error(), "allowed: 1 to 1000") {
+		if _, err := l.Run(Options{Seeds: seeds}); err == nil || !strings.Contains(err.Error(), "allowed: 1 to 1000") {
 			t.Errorf("%d seeds: %v", seeds, err)
 		}
 	}
-	if _, err := l.Run([]Setting{{"calls", "100.5"}}, 1); err == nil {
+	if _, err := l.Run(Options{Settings: []Setting{{"calls", "100.5"}}, Seeds: 1}); err == nil {
 		t.Error("a fraction of a call was accepted")
 	}
 	if _, err := Lookup("knees"); err == nil || !strings.Contains(err.Error(), "knee, capacity, ") {
@@ -183,10 +194,10 @@ func TestRun_WhenASettingIsWrong_SaysWhichAndWhatIsAllowed(t *testing.T) {
 // TestRun_LeavesTheCatalogAlone: a setting of one run is not the next one's.
 func TestRun_LeavesTheCatalogAlone(t *testing.T) {
 	l, _ := Lookup("knee")
-	if _, err := l.Run([]Setting{{"wait", "5"}}, 1); err != nil {
+	if _, err := l.Run(Options{Settings: []Setting{{"wait", "5"}}, Seeds: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.Params()[0].value(); got != 3 {
+	if got := l.Params()[0].jsonValue(); got != 3.0 {
 		t.Errorf("wait is %v", got)
 	}
 }
@@ -248,7 +259,7 @@ func BenchmarkRun(b *testing.B) {
 		b.Run(l.Name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := l.Run(nil, DefaultSeeds); err != nil {
+				if _, err := l.Run(Options{Seeds: DefaultSeeds}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -262,7 +273,7 @@ func ExampleLab_Run() {
 	if err != nil {
 		panic(err)
 	}
-	r, err := l.Run(nil, DefaultSeeds)
+	r, err := l.Run(Options{Seeds: DefaultSeeds})
 	if err != nil {
 		panic(err)
 	}
@@ -277,16 +288,21 @@ func FuzzParam_Set(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		n, x := 5, 5.0
-		for _, p := range []Param{count(&n, "n", "", 1, 100), number(&x, "x", "", 0.5, 100)} {
+		n, x, yes, word := 5, 5.0, true, "a"
+		for _, p := range []Param{
+			count(&n, "n", "", 1, 100), number(&x, "x", "", 0.5, 100), toggle(&yes, "yes", ""), choice(&word, "word", "", []string{"a", "b"}),
+		} {
 			accepted := p.set(text)
-			if v := p.value(); !(p.Min <= v && v <= p.Max) || !accepted && v != 5 {
-				t.Fatalf("%q: accepted %v, value %v", text, accepted, v)
+			if !accepted && p.text() != p.Default {
+				t.Fatalf("%q is refused, and changes %s to %s", text, p.Key, p.text())
 			}
-			before := p.value()
-			if !p.set(show(before)) || p.value() != before {
-				t.Fatalf("%q: %v is shown as %s, which is %v", text, before, show(before), p.value())
+			before := p.jsonValue()
+			if !p.set(p.text()) || p.jsonValue() != before {
+				t.Fatalf("%q: %v is shown as %s, which is %v", text, before, p.text(), p.jsonValue())
 			}
+		}
+		if n < 1 || n > 100 || !(0.5 <= x && x <= 100) || word != "a" && word != "b" {
+			t.Fatalf("%q: %d, %v, %s", text, n, x, word)
 		}
 	})
 }

@@ -30,7 +30,7 @@ func (p *prefillSaving) params() []Param {
 	}
 }
 
-func (p *prefillSaving) run(int) ([]Table, []Verdict) {
+func (p *prefillSaving) run(int) Findings {
 	parts := Table{Name: "by-cached-part", Title: "saving by cached part, at " + decimal(p.tokens, 0) + " tokens",
 		Columns: []Column{{Name: "m/n"}, {Name: "attention alone, (m/n)²"}, {Name: "whole"}, {Name: "linear alone, m/n"}}}
 	a := queueing.AttentionShare(p.tokens, p.hidden, p.factor)
@@ -55,10 +55,10 @@ func (p *prefillSaving) run(int) ([]Table, []Verdict) {
 		lengths.Rows = append(lengths.Rows, []Cell{Number(n, 0), Number(share, 3), Number(saving, 4), Number(reused-saving, 4)})
 	}
 
-	return []Table{parts, lengths}, []Verdict{
+	return Findings{Tables: []Table{parts, lengths}, Verdicts: []Verdict{
 		about("5.3", "at d = 4096 attention does not reach half of a prefill until nearly 50,000 tokens", 50_000, half, 0, " tokens"),
 		holds("5.3", "the saving lies between (m/n)² and m/n", between, "true of every cached part in the table"),
 		holds("5.3", "for ordinary prompts the saving may be taken for m/n", worst < 0.02,
 			fmt.Sprintf("up to 16,000 tokens it is at most %s below m/n = 0.95", decimal(worst, 4))),
-	}
+	}}
 }

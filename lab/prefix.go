@@ -119,7 +119,7 @@ func choose(prefix int, cached, loads []int, threshold int, aware bool) (int, st
 	return holder, affinity
 }
 
-func (p *prefix) run(int) ([]Table, []Verdict) {
+func (p *prefix) run(int) Findings {
 	load := place(prefixTrace[:], p.replicas, p.threshold, false)
 	aware := place(prefixTrace[:], p.replicas, p.threshold, true)
 	free := place(prefixTrace[:], p.replicas, unlimited, true)
@@ -151,7 +151,7 @@ func (p *prefix) run(int) ([]Table, []Verdict) {
 			Number(float64(r.prefill), 0), Text(joined(r.loads))})
 	}
 
-	return []Table{routers, steps, dial}, prefixVerdicts(load, aware, free)
+	return Findings{Tables: []Table{routers, steps, dial}, Verdicts: prefixVerdicts(load, aware, free)}
 }
 
 // prefixVerdicts compares the routers by load, with the threshold, and without one.

@@ -28,10 +28,13 @@ func (r *Result) Text() string {
 func (r *Result) settingsLine() string {
 	var parts []string
 	for _, p := range r.params {
-		parts = append(parts, p.Key+"="+show(p.value()))
+		parts = append(parts, p.Key+"="+p.text())
 	}
 	if r.Seeds > 0 {
 		parts = append(parts, "seeds="+show(float64(r.Seeds)))
+	}
+	if r.Trace != "" {
+		parts = append(parts, "trace="+r.Trace)
 	}
 	return strings.Join(parts, " ")
 }

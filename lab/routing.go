@@ -267,7 +267,7 @@ var routedArticle = [routingRules][5]float64{
 	{90.1, 94, 37, 8, 16.6}, {559.0, 81, 45, 50, 12.5}, {151.3, 91, 67, 11, 17.2},
 }
 
-func (x *routing) run(seeds int) ([]Table, []Verdict) {
+func (x *routing) run(seeds int) Findings {
 	columns := []Column{{Name: "rule"}, {Name: "TTFT P95", Unit: "ticks"}, {Name: "SLO attainment", Unit: "%"}, {Name: "cached", Unit: "%"},
 		{Name: "assignment gap"}, {Name: "output", Unit: "tokens/tick"}}
 	more := []Column{{Name: "TTFT P50", Unit: "ticks"}, {Name: "E2E P95", Unit: "ticks"}}
@@ -297,7 +297,7 @@ func (x *routing) run(seeds int) ([]Table, []Verdict) {
 	v := append(routingVerdicts(loaded),
 		above("4.2", "a load signal must count all accepted and unfinished work: least-kv that does has a better tail", loaded[leastKV].p95, counted.p95, 1, " ticks"),
 		above("4.2", "and a smaller assignment gap", loaded[leastKV].gap, counted.gap, 1, ""))
-	return []Table{rules, article, repaired, low, x.byThreshold(seeds)}, append(v, lowLoadVerdicts(idle)...)
+	return Findings{Tables: []Table{rules, article, repaired, low, x.byThreshold(seeds)}, Verdicts: append(v, lowLoadVerdicts(idle)...)}
 }
 
 // byThreshold plays prefix-aware with other thresholds.

@@ -30,7 +30,7 @@ func (s *specDecoding) params() []Param {
 	}
 }
 
-func (s *specDecoding) run(int) ([]Table, []Verdict) {
+func (s *specDecoding) run(int) Findings {
 	latencies := []Column{{Name: "chunks"}, {Name: "ITL", Unit: "ms"}, {Name: "TPOT", Unit: "ms"}}
 	streams := Table{Name: "streams", Title: fmt.Sprintf("a stream of %s tokens", decimal(float64(s.output), 0)),
 		Columns: append([]Column{{Name: "tokens a step"}}, latencies...)}
@@ -52,14 +52,14 @@ func (s *specDecoding) run(int) ([]Table, []Verdict) {
 		fastest = st
 		content.Rows = append(content.Rows, append([]Cell{Number(alpha, 1), Number(st.tokens, 2)}, st.cells()...))
 	}
-	return []Table{streams, content}, []Verdict{
+	return Findings{Tables: []Table{streams, content}, Verdicts: []Verdict{
 		equals("7.4", "with speculation ITL and TPOT part: 40 ms and 20 ms",
 			figure{40, with.itl, 0, " ms"}, figure{20, with.tpot, 0, " ms"}),
 		holds("7.4", "an SLO on ITL improves less than the experience does", without.itl-with.itl < without.tpot-with.tpot,
 			fmt.Sprintf("ITL improves by %s ms, TPOT by %s ms", decimal(without.itl-with.itl, 0), decimal(without.tpot-with.tpot, 0))),
 		holds("7.4", "the cost of the same call varies with its content", slowest.tpot > 2*fastest.tpot,
 			fmt.Sprintf("from %s ms a token where no draft is accepted to %s ms at α = 0.9", decimal(slowest.tpot, 1), decimal(fastest.tpot, 1))),
-	}
+	}}
 }
 
 // stream is what is measured of one.

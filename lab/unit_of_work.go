@@ -48,7 +48,7 @@ type unit struct {
 	gap     float64
 }
 
-func (u *unitOfWork) run(int) ([]Table, []Verdict) {
+func (u *unitOfWork) run(int) Findings {
 	units := []unit{
 		{"one chat turn", 1, 1, 1, 0},
 		{"RAG answer", 2, 2, 2, u.retrieve},
@@ -81,14 +81,14 @@ func (u *unitOfWork) run(int) ([]Table, []Verdict) {
 		spread.Rows = append(spread.Rows, []Cell{Number(k, 0), Number(sessionSpread(k, 0), 3), Number(sessionSpread(k, 0.2), 3), Number(sessionSpread(k, 0.5), 3)})
 	}
 	const shaved, steps = 0.2, 10
-	return []Table{t, spread}, []Verdict{
+	return Findings{Tables: []Table{t, spread}, Verdicts: []Verdict{
 		equals("13", "model calls of the five units", figures...),
 		equals("13.1", "200 ms shaved off each of 10 steps are 2 s of a session", figure{2, shaved * steps, 0, " s"}),
 		holds("13.1", "for agents the model calls are often under half of the time", agent < 50 && longRunning < 50,
 			fmt.Sprintf("%s %% of the tool-using agent's time, %s %% of the long-running one's", decimal(agent, 0), decimal(longRunning, 0))),
 		holds("13.1", "a session's variation does not fall as 1/√k where steps depend on each other", sessionSpread(300, 0.2) > 5*sessionSpread(300, 0),
 			fmt.Sprintf("at 300 steps with correlation 0.2 it is %s of a step's, not %s", decimal(sessionSpread(300, 0.2), 2), decimal(sessionSpread(300, 0), 2))),
-	}
+	}}
 }
 
 // subagents returns the parallel unit: the parent's first and last call, and what the

@@ -129,7 +129,7 @@ func (o *labOptions) run() ([]*lab.Result, error) {
 	}
 	var results []*lab.Result
 	for _, l := range labs {
-		r, err := l.Run(o.settings, o.seeds)
+		r, err := l.Run(lab.Options{Settings: o.settings, Seeds: o.seeds})
 		if err != nil {
 			return nil, unknownSettings(l, err)
 		}
@@ -172,25 +172,11 @@ func (o *labOptions) print(w io.Writer, results []*lab.Result) error {
 	return err
 }
 
-// listedLab is a lab in the list's JSON.
-type listedLab struct {
-	Name    string      `json:"name"`
-	Title   string      `json:"title"`
-	Section string      `json:"section"`
-	About   string      `json:"about"`
-	Seeded  bool        `json:"seeded"`
-	Params  []lab.Param `json:"params"`
-}
-
 func (o *labOptions) list(w io.Writer) error {
 	if o.format == "json" {
-		var labs []listedLab
-		for _, l := range lab.Catalog() {
-			labs = append(labs, listedLab{l.Name, l.Title, l.Section, l.About, l.Seeded, l.Params()})
-		}
 		return printJSON(w, struct {
-			Labs []listedLab `json:"labs"`
-		}{labs})
+			Labs []lab.Listed `json:"labs"`
+		}{lab.List()})
 	}
 	var b strings.Builder
 	for i, l := range lab.Catalog() {
@@ -199,7 +185,7 @@ func (o *labOptions) list(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "%s: %s (article %s)\n", l.Name, l.Title, l.Section)
 		for _, p := range l.Params() {
-			fmt.Fprintf(&b, "  %-16s %s (default %g; %s)\n", p.Key, p.Doc, p.Default, p.Allowed())
+			fmt.Fprintf(&b, "  %-16s %s (default %s; %s)\n", p.Key, p.Doc, p.Default, p.Allowed())
 		}
 	}
 	_, err := io.WriteString(w, b.String())

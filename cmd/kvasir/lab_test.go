@@ -80,7 +80,7 @@ func TestLabList(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	code, out, _ = callLab(t, "list", "--format", "json")
-	var got struct{ Labs []listedLab }
+	var got struct{ Labs []lab.Listed }
 	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || len(got.Labs) != len(lab.Catalog()) || got.Labs[0].Params[0].Key != "wait" {
 		t.Errorf("exit code %d, %v:\n%s", code, err, out)
 	}

@@ -1,0 +1,90 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// A page asks in JSON and is answered in JSON, by the same functions over a socket and in a
+// browser, so that both give the same bytes.
+
+// MaxAsked bounds a question, its trace included.
+const MaxAsked = 16 << 20
+
+// MaxAskedSeeds bounds how often a lab is repeated for a page, which waits for it.
+const MaxAskedSeeds = 100
+
+// Asked is the question: which lab, and how it is run.
+type Asked struct {
+	Lab      string            `json:"lab"`
+	Settings map[string]string `json:"settings"` // as on the command line
+	Seeds    int               `json:"seeds"`    // 0: DefaultSeeds
+	Trace    *Trace            `json:"trace"`
+}
+
+// Answer runs what is asked for and returns its Result. The error says what is wrong with the
+// question: there is no other one.
+func Answer(question []byte) ([]byte, error) {
+	if len(question) > MaxAsked {
+		return nil, fmt.Errorf("the question has %d bytes; allowed: %d", len(question), MaxAsked)
+	}
+	var q Asked
+	d := json.NewDecoder(bytes.NewReader(question))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&q); err != nil {
+		return nil, fmt.Errorf("the question: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("the question: something follows its JSON object")
+	}
+	l, err := Lookup(q.Lab)
+	if err != nil {
+		return nil, err
+	}
+	o := Options{Seeds: q.Seeds, Trace: q.Trace}
+	if o.Seeds == 0 {
+		o.Seeds = DefaultSeeds
+	}
+	if o.Seeds > MaxAskedSeeds {
+		return nil, fmt.Errorf("seeds is %d; allowed: 1 to %d", o.Seeds, MaxAskedSeeds)
+	}
+	for key, value := range q.Settings {
+		o.Settings = append(o.Settings, Setting{key, value})
+	}
+	slices.SortFunc(o.Settings, func(a, b Setting) int { return strings.Compare(a.Key, b.Key) })
+	r, err := l.Run(o)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(r)
+}
+
+// Listed is a lab in the list of all.
+type Listed struct {
+	Name    string   `json:"name"`
+	Title   string   `json:"title"`
+	Section string   `json:"section"`
+	About   string   `json:"about"`
+	Look    []string `json:"look"`
+	Seeded  bool     `json:"seeded"`
+	Traced  bool     `json:"traced"`
+	Params  []Param  `json:"params"`
+}
+
+// List returns the catalogue as it is shown, in its order.
+func List() []Listed {
+	var labs []Listed
+	for _, l := range Catalog() {
+		look := l.Look
+		if look == nil {
+			look = []string{}
+		}
+		labs = append(labs, Listed{l.Name, l.Title, l.Section, l.About, look, l.Seeded, l.Traced, l.Params()})
+	}
+	return labs
+}
