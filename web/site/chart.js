@@ -10,28 +10,38 @@ const MARKS = ["circle", "square", "triangle", "diamond", "cross", "ring"];
 /** The class that gives a series its colour. */
 export const ink = (i) => `ink${i % 6}`;
 
-/** A figure of a plot as labs give it: title, legend, drawing, and what it says. */
+/**
+ * A figure of a plot as labs give it: title, legend, drawing, and what it says. Its update
+ * method shows another plot in its place.
+ */
 export function chart(plot) {
   const hidden = new Set();
   const drawing = h("div", { class: "drawing", "data-kind": plot.kind });
   const readout = h("p", { class: "readout", "aria-live": "polite" });
-  const figure = h("figure", { class: "chart", "data-plot": plot.name },
-    h("h3", null, plot.title),
-    plot.series.length > 1 ? legend(plot, hidden, () => draw()) : null,
-    drawing, readout, plot.says ? h("figcaption", null, plot.says) : null);
-  let width = 0;
+  const key = h("div"), says = h("figcaption");
+  const figure = h("figure", { class: "chart", "data-plot": plot.name }, h("h3", null, plot.title), key, drawing, plot.kind === "bars" ? null : readout, says);
+  let width = 0, names = "";
   const draw = () => {
     if (width < 40) return;
     drawing.replaceChildren(plot.kind === "bars" ? bars(plot, width, hidden) : plane(plot, width, hidden, readout));
   };
+  figure.update = (next) => {
+    plot = next;
+    says.textContent = plot.says ?? "";
+    const now = plot.series.map((x) => x.name).join("\n");
+    if (now !== names) {
+      names = now;
+      hidden.clear();
+      key.replaceChildren(...(plot.series.length > 1 ? [legend(plot, hidden, draw)] : []));
+    }
+    if (plot.kind === "bars") drawing.style.height = `${barRows(plot).length * rowHeight(plot) + 30}px`;
+    draw();
+  };
+  figure.update(plot);
   new ResizeObserver(([entry]) => {
     const w = Math.floor(entry.contentRect.width);
     if (w !== width) { width = w; draw(); }
   }).observe(drawing);
-  if (plot.kind === "bars") {
-    const rows = barRows(plot);
-    drawing.style.height = `${rows.length * rowHeight(plot) + 30}px`;
-  }
   return figure;
 }
 
@@ -135,7 +145,7 @@ function plane(plot, width, hidden, readout) {
   plot.series.forEach((series, i) => {
     if (!hidden.has(i)) body.append(...drawSeries(plot, series, i, px, py));
   });
-  if (plot.kind !== "dots") attachCursor(svg, plot, hidden, px, top, height - bottom, left, readout);
+  if (plot.kind !== "dots") attachCursor(svg, plot, hidden, px, [top, height - bottom, left], readout);
   return svg;
 }
 
@@ -187,7 +197,7 @@ function band(series, i, usable, px, py) {
 }
 
 // The cursor follows the pointer or the arrow keys and reads all series at one x.
-function attachCursor(svg, plot, hidden, px, top, bottom, left, readout) {
+function attachCursor(svg, plot, hidden, px, [top, bottom, left], readout) {
   const shown = plot.series.map((series, i) => ({ series, i })).filter(({ i }) => !hidden.has(i));
   const xs = [...new Set(shown.flatMap(({ series }) => series.x))].filter((x) => x !== null).sort((a, b) => a - b);
   if (xs.length === 0) return;
