@@ -9,7 +9,6 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -112,10 +111,6 @@ func (l Lab) Run(o Options) (*Result, error) {
 		r.Trace, r.changed = o.Trace.Name, true
 	}
 	r.Findings = x.run(r.Seeds)
-	for i := range r.Tables {
-		r.Tables[i].Columns = slices.Clone(r.Tables[i].Columns) // tables may share them
-		r.Tables[i].settle()
-	}
 	if r.changed || r.Verdicts == nil {
 		r.Verdicts = []Verdict{}
 	}
