@@ -1,39 +1,36 @@
 // The labs in a page without a server: a worker that runs kvasir.wasm, so that the page's thread
-// is never blocked. It is started with new Worker("worker.js", {type: "module"}).
+// is never blocked.
 //
-// A message is {id, list: true} or {id, ask: text}, the text being a question as POST /v1/labs
-// takes it. The answer is {id, text}, with what the API would answer, or {id, error} with what is
-// wrong. Questions are answered in their order, one at a time.
+// A message is {id, kind: "list"} or {id, kind: "ask", text}, the text being a question as POST
+// /v1/labs takes it. What comes back is {id, text}, with what the API would answer, or {id, error}
+// with what is wrong. Questions are answered in their order, one at a time.
 
-import "./wasm_exec.js"; // Go's own, which sets globalThis.Go
+"use strict";
 
-// load starts the program and returns the functions that it registers. A file server that does
-// not know the type of .wasm serves it all the same: then it is compiled from its bytes.
+importScripts("wasm_exec.js"); // Go's own, which sets Go
+
+// load starts the program and returns the functions that it registers. Where a file server does
+// not know the type of .wasm, it is compiled from its bytes.
 async function load() {
-  const url = new URL("kvasir.wasm", import.meta.url);
-  const response = await fetch(url);
-  if (!response.ok) {
-    throw new Error(`${url.pathname}: ${response.status} ${response.statusText}`);
-  }
+  const response = await fetch("kvasir.wasm");
+  if (!response.ok) throw new Error(`kvasir.wasm: ${response.status} ${response.statusText}`);
   const go = new Go();
   const typed = response.headers.get("Content-Type") === "application/wasm";
   const { instance } = typed
     ? await WebAssembly.instantiateStreaming(response, go.importObject)
     : await WebAssembly.instantiate(await response.arrayBuffer(), go.importObject);
   go.run(instance); // never ends, but where the program breaks down
-  return globalThis.kvasir;
+  return self.kvasir;
 }
 
 const loaded = load();
 
 // answer returns a text. What the program gives is a text or an Error; it gives nothing where it
 // has broken down.
-async function answer({ list, ask }) {
+async function answer({ kind, text }) {
   const labs = await loaded;
-  const given = list ? labs.list() : labs.ask(ask);
-  if (typeof given !== "string") {
-    throw given ?? new Error("the labs broke down; reload the page");
-  }
+  const given = kind === "list" ? labs.list() : labs.ask(text);
+  if (typeof given !== "string") throw given ?? new Error("the labs broke down; reload the page");
   return given;
 }
 
