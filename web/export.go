@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io/fs"
 )
 
 // Program is the labs for a browser.
@@ -33,39 +32,25 @@ const (
 )
 
 // Export returns the page as a static site: the files by their slash-separated paths. Any file
-// server can serve them, under any path; the labs run in the browser, and there is no dashboard.
-// The error says which part of the program is not what it should be.
-func Export(p Program) (map[string][]byte, error) {
-	page, err := fs.Sub(site, "site")
-	if err != nil {
-		return nil, err
-	}
-	return export(page, p)
-}
+// server can serve them, under any path; the labs run in the browser, and there is no live
+// system. The error says which part of the program is not what it should be.
+func Export(p Program) (map[string][]byte, error) { return export(Files(), p) }
 
-func export(page fs.FS, p Program) (map[string][]byte, error) {
+func export(page []File, p Program) (map[string][]byte, error) {
 	if !bytes.HasPrefix(p.Labs, []byte("\x00asm")) {
 		return nil, fmt.Errorf("%s: %d bytes that are no WebAssembly", labsFile, len(p.Labs))
 	}
 	if !bytes.Contains(p.Runtime, []byte("globalThis.Go = ")) {
 		return nil, fmt.Errorf("%s: %d bytes that are not Go's support for WebAssembly", runtimeFile, len(p.Runtime))
 	}
-	files := map[string][]byte{}
-	err := fs.WalkDir(page, ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			files[name], err = fs.ReadFile(page, name)
+	files := map[string][]byte{labsFile: p.Labs, runtimeFile: p.Runtime, licencesFile: licences}
+	for _, f := range page {
+		if _, ok := files[f.Path]; ok {
+			return nil, fmt.Errorf("the page has a file %s of its own", f.Path)
 		}
-		return err
-	})
-	if err != nil {
-		return nil, err
+		files[f.Path] = f.Body
 	}
-	for name, content := range map[string][]byte{labsFile: p.Labs, runtimeFile: p.Runtime, licencesFile: licences} {
-		if _, ok := files[name]; ok {
-			return nil, fmt.Errorf("the page has a file %s of its own", name)
-		}
-		files[name] = content
-	}
+	var err error
 	files["index.html"], err = serverless(files["index.html"])
 	return files, err
 }
