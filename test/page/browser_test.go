@@ -209,6 +209,16 @@ func eval[T any](b *tab, source string) T {
 	return value
 }
 
+// load runs a script that comes to nothing.
+func (b *tab) load(source string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[*runtime.RemoteObject](source)); err != nil {
+		b.t.Fatalf("%.300v", err)
+	}
+}
+
 // quote returns a text as a JavaScript literal.
 func quote(text string) string {
 	b, err := json.Marshal(text)

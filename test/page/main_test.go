@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sync"
 	"testing"
 
@@ -22,14 +21,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var adminURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/metrics`)
-
 // demo runs kvasir demo and returns the page's address.
 func demo(t *testing.T, args ...string) string {
 	t.Helper()
 	p := program.Kvasir(t, append([]string{"demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
-	metrics := p.Find(t, adminURL.String())[0]
-	return metrics[:len(metrics)-len("metrics")]
+	return p.Find(t, `(http://127\.0\.0\.1:\d+/)metrics`)[1]
 }
 
 // exported is what kvasir lab export has written, once for all tests.
