@@ -114,7 +114,7 @@ func (s *service) model(name string) *model {
 func (s *service) names() []telemetry.ModelPools {
 	var out []telemetry.ModelPools
 	for _, m := range s.models {
-		mp := telemetry.ModelPools{Model: m.Name}
+		mp := telemetry.ModelPools{Model: m.Name, SLO: telemetry.SLO(m.Machine.SLO)}
 		for _, p := range m.pools {
 			pe := telemetry.PoolEndpoints{Pool: p.name}
 			for _, e := range m.core.pools[p.name].entries {
