@@ -43,23 +43,16 @@ type LiveState struct {
 // LiveModel is a model's part of a state: what /v1/pools says, and what came of its calls.
 type LiveModel struct {
 	proxy.ModelView
-	SLO        *LiveSLO       `json:"slo"` // null: none is configured
 	Window     LiveCalls      `json:"window"`
 	Recent     LivePoint      `json:"recent"` // the newest point of the history
 	Prediction LivePrediction `json:"prediction"`
+	Missed     int            `json:"missed_calls"` // of the last second: too many ended for the window to count them
 	Pools      []LivePool     `json:"pools"`
-}
-
-// LiveSLO is what a model's calls are to keep.
-type LiveSLO struct {
-	TTFT *float64 `json:"ttft_seconds"` // null: any
-	TPOT *float64 `json:"tpot_seconds"`
 }
 
 // LivePool is a pool's part of a state.
 type LivePool struct {
 	proxy.PoolView
-	Shadow    *LiveShadow    `json:"shadow"` // null: off
 	Endpoints []LiveEndpoint `json:"endpoints"`
 }
 
@@ -113,24 +106,6 @@ type LivePrediction struct {
 	P95Error    *float64 `json:"p95_relative_error"`
 	Predicted   Numbers  `json:"predicted_seconds"` // the newest LivePairs, oldest first
 	Actual      Numbers  `json:"actual_seconds"`    // parallel to it
-}
-
-// LiveShadow is the tally of a policy that ranks a pool's calls beside the one that decides,
-// without any effect, since it was switched on.
-type LiveShadow struct {
-	Policy      string             `json:"policy"`
-	Picks       int64              `json:"picks"`
-	Agreed      int64              `json:"agreed"`
-	Reasons     []LiveShadowReason `json:"reasons"`
-	Overlap     int64              `json:"overlap_tokens_gained"` // over the disagreements: what its choices held of the prompts, less what the others did
-	Outstanding int64              `json:"outstanding_added"`     // likewise: calls before them at its choices, less those at the others
-}
-
-// LiveShadowReason is a LiveShadow's part by the shadow's own reason.
-type LiveShadowReason struct {
-	Reason string `json:"reason"`
-	Picks  int64  `json:"picks"`
-	Agreed int64  `json:"agreed"`
 }
 
 // LivePoint is what a point of the history holds of a model's calls that ended within

@@ -57,9 +57,9 @@ func exampleEvents() []exampleEvent {
 		CachedShare: new(0.612),
 	}
 	idle := web.LiveCalls{Seconds: 60, Goodput: &web.LiveGoodput{}}
-	shadow := &web.LiveShadow{
-		Policy: "least-outstanding", Picks: 1210, Agreed: 806, Overlap: -402176, Outstanding: -611,
-		Reasons: []web.LiveShadowReason{{Reason: "fewest", Picks: 1210, Agreed: 806}},
+	shadow := &proxy.ShadowTally{
+		Policy: "least-outstanding", Seconds: 93.5, ShadowCount: proxy.ShadowCount{Picks: 1210, Agreed: 806, Overlap: -402176, Outstanding: -611},
+		Reasons: []proxy.ShadowReason{{Reason: "fewest", ShadowCount: proxy.ShadowCount{Picks: 1210, Agreed: 806, Overlap: -402176, Outstanding: -611}}},
 	}
 	endpoints := []web.LiveEndpoint{
 		{EndpointView: proxy.EndpointView{
@@ -79,17 +79,17 @@ func exampleEvents() []exampleEvent {
 		At: at, MayChange: true, Watchers: 1, InFlight: 6, Buffered: 48123, Unrouted: 2,
 		Policies: []string{"least-outstanding", "predicted-ttft"},
 		Models: []web.LiveModel{{
-			ModelView:  proxy.ModelView{Model: "llama-3.1-8b", Aliases: []string{"default"}, InFlight: 9, BetweenTwo: 1, IndexBytes: 1 << 20, IndexBlocks: 8231},
-			SLO:        &web.LiveSLO{TTFT: new(2.0), TPOT: new(0.05)},
+			ModelView:  proxy.ModelView{Model: "llama-3.1-8b", Aliases: []string{"default"}, InFlight: 9, BetweenTwo: 1, IndexBytes: 1 << 20, IndexBlocks: 8231, SLO: &proxy.SLOView{TTFT: new(2.0), TPOT: new(0.05)}},
 			Window:     calls,
 			Recent:     recent,
 			Prediction: web.LivePrediction{N: 725, MedianError: new(0.09), P95Error: new(0.41), Predicted: web.Numbers{0.1, 0.34, 0.08}, Actual: web.Numbers{0.112, 0.31, 0.0795}},
 			Pools: []web.LivePool{{
 				PoolView: proxy.PoolView{
 					Pool: "gpus", Policy: "predicted-ttft", Following: new(1),
-					Queue: &proxy.QueueView{Calls: 2, Bytes: 8120, Tokens: 4031, Oldest: 0.31, Wait: 0.52},
+					Queue:  &proxy.QueueView{Calls: 2, Bytes: 8120, Tokens: 4031, Oldest: 0.31, Wait: 0.52},
+					Shadow: shadow,
 				},
-				Shadow: shadow, Endpoints: endpoints,
+				Endpoints: endpoints,
 			}},
 		}},
 	}
@@ -116,14 +116,14 @@ func exampleEvents() []exampleEvent {
 			{Endpoint: "engine-4", Score: math.NaN(), SignalAge: -1, Outstanding: 3, Trust: "load-only"},
 		},
 	}
-	shown := proxy.NewDecisionView("kv-5f2c19aa-4711", "llama-3.1-8b", when, 1180, d)
-	shown.Shadow = &proxy.ShadowView{Policy: "least-outstanding", Reason: "fewest", Chosen: "engine-2", Candidates: []proxy.ShadowEndpoint{
-		{Endpoint: "engine-1", Score: new(-5.0)}, {Endpoint: "engine-2", Score: new(-1.0)}, {Endpoint: "engine-4", Score: new(-3.0)},
-	}}
+	d.Shadow = &selection.Shadow{
+		Policy: "least-outstanding", Reason: "fewest", Chosen: 1, Scores: []float64{5, 1, 3}, OverlapTokens: []int{1024, 0, 0},
+	}
+	shown := proxy.Decided{ID: "kv-5f2c19aa-4711", Model: "llama-3.1-8b", At: when, InputTokens: 1180, Decision: d}
 	ended := proxy.NewOutcomeView(4711, when.Add(2140*time.Millisecond), &telemetry.Call{
 		ID: "kv-5f2c19aa-4711", Model: "llama-3.1-8b", Pool: "gpus", Endpoint: "engine-1", Outcome: telemetry.Success, Status: 200, Attempts: 1, Stream: true,
 		TTFT: 312 * time.Millisecond, PredictedTTFT: 341 * time.Millisecond, E2E: 2140 * time.Millisecond,
 		UsageKnown: true, CachedKnown: true, PromptTokens: 1192, CachedTokens: 1024, OutputTokens: 128,
 	})
-	return []exampleEvent{{"history", history}, {"state", state}, {"decision", shown}, {"outcome", ended}}
+	return []exampleEvent{{"history", history}, {"state", state}, {"decision", shown.View()}, {"outcome", ended}}
 }

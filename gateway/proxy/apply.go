@@ -66,7 +66,11 @@ func (m *membership) relist(listed []discovery.Endpoint) {
 		at := slices.IndexFunc(m.entries, func(x discovery.Entry) bool { return x.Name == e.Name })
 		switch {
 		case at >= 0:
-			entry.Draining = m.entries[at].Draining
+			was := m.entries[at]
+			entry.Draining = was.Draining
+			if was.Weighed {
+				entry.Weight, entry.Weighed = was.Weight, true
+			}
 		case slices.ContainsFunc(m.listed, named):
 			continue // an operator has removed it
 		}

@@ -34,11 +34,19 @@ type TradeView struct {
 
 // ShadowView is what another policy would have chosen from the same candidates.
 type ShadowView struct {
-	Policy     string           `json:"policy"`
-	Reason     string           `json:"reason"`
-	Chosen     string           `json:"chosen"`
-	Predicted  short            `json:"predicted_ttft_seconds,omitempty"`
-	Candidates []ShadowEndpoint `json:"candidates"` // those of the decision, in its order
+	Policy    string           `json:"policy"`
+	Reason    string           `json:"reason"`
+	Predicted short            `json:"predicted_ttft_seconds,omitempty"`
+	Chosen    string           `json:"chosen"`
+	Agrees    bool             `json:"agrees"`
+	Traded    *ShadowTrade     `json:"traded"`     // against the choice that was made; null: they agree
+	Endpoints []ShadowEndpoint `json:"candidates"` // those that the decision shows, in its order
+}
+
+// ShadowTrade is what the shadow's choice had more than the one that was made.
+type ShadowTrade struct {
+	Overlap     int `json:"overlap_tokens_gained"`
+	Outstanding int `json:"outstanding_added"`
 }
 
 // ShadowEndpoint is how the other policy saw one candidate.
@@ -73,12 +81,39 @@ type OutcomeView struct {
 // UnixSeconds returns an instant as the views have it, to the millisecond.
 func UnixSeconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// NewDecisionView describes what was decided for a call of a model.
-func NewDecisionView(id, model string, at time.Time, inputTokens int, d *selection.Decision) DecisionView {
-	return DecisionView{
-		Call: uint64(d.Call), ID: id, Model: model, At: UnixSeconds(at), InputTokens: inputTokens,
-		Traded: traded(d), explained: explainAtMost(d, maxShown, maxShownBytes),
+// View describes what was decided.
+func (d *Decided) View() DecisionView {
+	v := DecisionView{
+		Call: uint64(d.Decision.Call), ID: d.ID, Model: d.Model, At: UnixSeconds(d.At), InputTokens: d.InputTokens,
+		Traded: traded(d.Decision), explained: explainAtMost(d.Decision, maxShown, maxShownBytes),
 	}
+	v.Shadow = shadowView(d.Decision, &v.explained)
+	return v
+}
+
+func shadowView(d *selection.Decision, shown *explained) *ShadowView {
+	s := d.Shadow
+	if s == nil {
+		return nil
+	}
+	v := &ShadowView{
+		Policy: s.Policy, Reason: string(s.Reason), Predicted: short(s.Predicted.Seconds()), Chosen: d.Candidates[s.Chosen].Endpoint,
+		Agrees: s.Chosen == d.Chosen, Endpoints: []ShadowEndpoint{},
+	}
+	if !v.Agrees {
+		v.Traded = &ShadowTrade{
+			Overlap:     s.OverlapTokens[s.Chosen] - s.OverlapTokens[d.Chosen],
+			Outstanding: d.Candidates[s.Chosen].Outstanding - d.Candidates[d.Chosen].Outstanding,
+		}
+	}
+	for _, i := range shown.shown {
+		e := ShadowEndpoint{Endpoint: d.Candidates[i].Endpoint, Score: finite(s.Scores[i])}
+		if s.Parts != nil {
+			e.Parts = s.Parts[i]
+		}
+		v.Endpoints = append(v.Endpoints, e)
+	}
+	return v
 }
 
 // What bounds the candidates of a decision that is shown, the chosen one among them.

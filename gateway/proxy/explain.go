@@ -20,6 +20,8 @@ type explained struct {
 	Conversation string            `json:"conversation,omitempty"`
 	Candidates   []json.RawMessage `json:"candidates"`
 	Omitted      int               `json:"candidates_omitted,omitempty"`
+
+	shown []int // which of the decision's candidates these are
 }
 
 type explainedEndpoint struct {
@@ -122,6 +124,7 @@ func explainAtMost(d *selection.Decision, most, mostBytes int) explained {
 			room -= len(text)
 		}
 		out.Candidates = append(out.Candidates, text)
+		out.shown = append(out.shown, i)
 	}
 	out.Omitted = len(d.Candidates) - len(out.Candidates)
 	return out

@@ -100,9 +100,10 @@ func (c *call) open(a flow.Action) {
 	if a.Decision == nil {
 		return
 	}
-	if c.request.Explain {
+	if c.explains {
 		c.answer.explain = explain(a.Decision)
 	}
+	c.showDecision(a.Decision)
 	if on := c.svc.cfg.OnDecision; on != nil {
 		on(c.model.Name, a.Decision)
 	}
