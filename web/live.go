@@ -70,7 +70,8 @@ type LiveCalls struct {
 	PerSecond       float64       `json:"calls_per_second"`
 	OutputPerSecond float64       `json:"output_tokens_per_second"`
 	Refusals        int           `json:"refusals"` // by the gateway itself
-	Failures        int           `json:"failures"` // of endpoints, back-pressure included, that no other attempt made good
+	Failures        int           `json:"failures"` // of endpoints, back-pressure included, that no other attempt has made good
+	CallerFaults    int           `json:"caller_faults"`
 	ClientsGone     int           `json:"clients_gone"`
 	Retries         int           `json:"retries"`             // attempts beyond the calls' first
 	Goodput         *LiveGoodput  `json:"goodput"`             // null: no SLO is configured
