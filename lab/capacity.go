@@ -11,6 +11,8 @@ import (
 
 // capacity is article 1.3: Little's law as a ceiling.
 type capacity struct {
+	seeding
+
 	places  int
 	prompt  float64
 	prefill float64
@@ -103,7 +105,7 @@ func (c *capacity) little(seeds int) (t Table, worst float64) {
 	for _, o := range orders {
 		var rates, times, products, populations []float64
 		for s := range seeds {
-			rate, time, population := c.serve(uint64(s+1), o)
+			rate, time, population := c.serve(c.root(s), o)
 			rates, times = append(rates, rate), append(times, time)
 			products, populations = append(products, rate*time), append(populations, population)
 			worst = max(worst, math.Abs(population-float64(rate*time))/population)
@@ -163,7 +165,7 @@ func (c *capacity) full(seeds int) (Table, float64) {
 	horizon := float64(c.calls) / ceiling
 	var rates, ratios []float64
 	for s := range seeds {
-		r := seed.New(uint64(s+1), seed.Workload, 1, 0)
+		r := seed.New(c.root(s), seed.Workload, 1, 0)
 		completed := 0
 		for range c.places {
 			for now := c.residence(100*exponential(&r), 0); now <= horizon; now += c.residence(100*exponential(&r), 0) {

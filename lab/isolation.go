@@ -20,6 +20,8 @@ import (
 // isolation is article 13.2: what a tenant learns of others' prompts from its own times to
 // first token, and what it costs to keep that from it.
 type isolation struct {
+	seeding
+
 	replicas int
 	tenants  int
 	common   int
@@ -319,9 +321,9 @@ func median(values []float64) float64 {
 func (x *isolation) run(seeds int) Findings {
 	var accuracy, distance, sent, other, cached, ttft [keyings][]float64
 	for s := range seeds {
-		calls := x.draw(uint64(s + 1))
+		calls := x.draw(x.root(s))
 		for k := range keyings {
-			o := x.play(calls, uint64(s+1), k)
+			o := x.play(calls, x.root(s), k)
 			accuracy[k], distance[k] = append(accuracy[k], o.accuracy()), append(distance[k], o.border().distance)
 			sent[k], other[k] = append(sent[k], median(o.sent)), append(other[k], median(o.other))
 			cached[k], ttft[k] = append(cached[k], o.cached), append(ttft[k], o.ttft)

@@ -9,6 +9,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -42,13 +43,6 @@ type experiment interface {
 type traced interface {
 	experiment
 	open(t *Trace) error
-}
-
-// Trace is a file of calls that somebody recorded.
-type Trace struct {
-	Name   string `json:"name"`   // as it is shown
-	Format string `json:"format"` // one of client/workload/trace's
-	Data   []byte `json:"data"`   // the file, decompressed; base64 in JSON
 }
 
 // Findings are what a run gives beside its settings.
@@ -113,11 +107,15 @@ func (l Lab) Run(o Options) (*Result, error) {
 			return nil, fmt.Errorf("%s takes no trace", l.Name)
 		}
 		if err := t.open(o.Trace); err != nil {
-			return nil, fmt.Errorf("trace %s: %w", o.Trace.Name, err)
+			return nil, err
 		}
 		r.Trace, r.changed = o.Trace.Name, true
 	}
 	r.Findings = x.run(r.Seeds)
+	for i := range r.Tables {
+		r.Tables[i].Columns = slices.Clone(r.Tables[i].Columns) // tables may share them
+		r.Tables[i].settle()
+	}
 	if r.changed || r.Verdicts == nil {
 		r.Verdicts = []Verdict{}
 	}

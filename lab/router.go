@@ -42,3 +42,12 @@ func (r *router) pick(q *selection.Request) int {
 	r.draws++
 	return int(r.view.Candidates[r.policy.Pick(&r.view, q, &rand).Index])
 }
+
+// believes returns the outstanding calls of each replica as the router counts them, in into.
+func (r *router) believes(into []int32) []int32 {
+	into = into[:0]
+	for i := range r.view.Book {
+		into = append(into, r.view.Book[i].Outstanding)
+	}
+	return into
+}

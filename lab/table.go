@@ -19,8 +19,18 @@ type Table struct {
 
 // Column is the head of a column.
 type Column struct {
-	Name string `json:"name"`
-	Unit string `json:"unit,omitempty"`
+	Name   string `json:"name"`
+	Unit   string `json:"unit,omitempty"`
+	Digits int    `json:"digits"` // behind the point, where its numbers are printed for people; Run fills it in
+}
+
+// settle fills in what the table's cells say of its columns.
+func (t *Table) settle() {
+	for c := range t.Columns {
+		for _, row := range t.Rows {
+			t.Columns[c].Digits = max(t.Columns[c].Digits, row[c].digits)
+		}
+	}
 }
 
 // Cell is a value of a table: a text, or a number, or a number's mean over seeds. The zero
