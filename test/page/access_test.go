@@ -160,11 +160,11 @@ func (b *tab) fits(width int) {
 		By   []string
 	}](b, `(() => ({
 	  page: document.scrollingElement.scrollWidth,
-	  by: [...document.body.querySelectorAll("*")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll") && e.checkVisibility())
-	    .slice(0, 5).map((e) => e.outerHTML.slice(0, 160)),
+	  by: [...document.body.querySelectorAll("*")].filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+	    .slice(0, 6).map((e) => e.outerHTML.slice(0, 160)),
 	}))()`)
 	if wide.Page > width {
-		b.t.Errorf("at %d px the page is %d px wide: %s", width, wide.Page, strings.Join(wide.By, "\n"))
+		b.t.Errorf("at %d px the page is %d px wide:\n%s", width, wide.Page, strings.Join(wide.By, "\n"))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -173,6 +174,25 @@ func (b *tab) complaints() []string {
 	p := b.problems
 	b.problems = nil
 	return p
+}
+
+// forgive waits until the browser has complained of something that a test brought about on
+// purpose, and forgets it.
+func (b *tab) forgive(words string) {
+	b.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(15 * time.Millisecond) {
+		b.mu.Lock()
+		before := len(b.problems)
+		b.problems = slices.DeleteFunc(b.problems, func(p string) bool { return strings.Contains(p, words) })
+		found := len(b.problems) < before
+		b.mu.Unlock()
+		if found {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("the browser does not complain of %q", words)
+		}
+	}
 }
 
 // send is the action of a command of the browser's protocol.

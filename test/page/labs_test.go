@@ -324,13 +324,14 @@ func TestLabs_InTheBrowser_AnswerWithTheBytesOfTheAPI(t *testing.T) {
 func TestLabs_WhenASettingIsWrong_SayWhatIsAllowed(t *testing.T) {
 	bothForms(t, func(t *testing.T, base string) {
 		b := open(t, desktop, base+"#/labs/knee?wait=-1&wat=2")
+		if strings.HasSuffix(t.Name(), "served") {
+			b.forgive("422") // the browser logs an answer that refuses
+		}
 		says := eval[string](b, `document.querySelector("[role=alert]:not([hidden])")?.textContent ?? ""`)
 		for _, want := range []string{`wait is "-1"; allowed: a number from 0.01 to 1000`, "wat"} {
 			if !strings.Contains(says, want) {
 				t.Errorf("the page says %q, want %s", says, want)
 			}
-		}
-		for len(b.complaints()) > 0 { // the browser logs an answer that refuses
 		}
 	})
 }
