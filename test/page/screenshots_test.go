@@ -23,7 +23,7 @@ import (
 const (
 	mostImage  = 250_000   // bytes of one screenshot
 	mostImages = 8_000_000 // and of all
-	tallest    = 6000      // pixels; what is below is cut
+	tallest    = 4000      // pixels; what is below is cut
 )
 
 // make screenshots names the folder of the pictures: then they are taken anew.
@@ -49,7 +49,7 @@ func TestScreenshots(t *testing.T) {
 			l.dark = scheme == "dark"
 			b := open(t, l, base+views[name])
 			if name == "live" {
-				b.until("the minute is full", "document.querySelector('.status').textContent.startsWith('60 s')")
+				b.until("the minute is full", "/ 6\\d s/.test(document.querySelector('.status').textContent)")
 				b.until("decisions have come", "document.querySelectorAll('ol.decisions li').length >= 8")
 			}
 			b.settled()
@@ -94,7 +94,10 @@ func (b *tab) picture() []byte {
 	return out.Bytes()
 }
 
-// inPalette returns the picture with 256 colours: the most frequent ones that differ from each
+// colours is how many a picture has: enough for the edges of letters beside those of the page.
+const colours = 64
+
+// inPalette returns the picture with few colours: the most frequent ones that differ from each
 // other, which keeps flat areas as they are.
 func inPalette(full image.Image) *image.Paletted {
 	r := full.Bounds()
@@ -113,7 +116,7 @@ func inPalette(full image.Image) *image.Paletted {
 	var palette color.Palette
 	for _, least := range []int{9, 0} { // apart at first, then what is left
 		for _, c := range frequent {
-			if len(palette) < 256 && (len(palette) == 0 || apart(c, palette[palette.Index(c)].(color.RGBA)) > least) {
+			if len(palette) < colours && (len(palette) == 0 || apart(c, palette[palette.Index(c)].(color.RGBA)) > least) {
 				palette = append(palette, c)
 			}
 		}
