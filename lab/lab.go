@@ -44,13 +44,6 @@ type traced interface {
 	open(t *Trace) error
 }
 
-// Trace is a file of calls that somebody recorded.
-type Trace struct {
-	Name   string `json:"name"`   // as it is shown
-	Format string `json:"format"` // one of client/workload/trace's
-	Data   []byte `json:"data"`   // the file, decompressed; base64 in JSON
-}
-
 // Findings are what a run gives beside its settings.
 type Findings struct {
 	Tables  []Table  `json:"tables"`
@@ -113,7 +106,7 @@ func (l Lab) Run(o Options) (*Result, error) {
 			return nil, fmt.Errorf("%s takes no trace", l.Name)
 		}
 		if err := t.open(o.Trace); err != nil {
-			return nil, fmt.Errorf("trace %s: %w", o.Trace.Name, err)
+			return nil, err
 		}
 		r.Trace, r.changed = o.Trace.Name, true
 	}

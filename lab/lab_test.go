@@ -167,7 +167,7 @@ func TestRun_WhenASettingIsWrong_SaysWhichAndWhatIsAllowed(t *testing.T) {
 	for _, want := range []string{
 		`knee: wait is "0"; allowed: a number from 0.01 to 1000`,
 		`knee: heavy_cs2 is "NaN"; allowed: a number from 0 to 1000`,
-		`knee: wat is "1"; allowed: one of the settings wait, heavy_cs2`,
+		`knee: wat is "1"; allowed: one of the settings wait, heavy_cs2, prefill_rate, tpot`,
 		"knee: wait is set twice",
 	} {
 		if !strings.Contains(err.Error(), want) {

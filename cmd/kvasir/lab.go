@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -14,7 +15,8 @@ import (
 )
 
 const labUsage = `usage: kvasir lab list [--format table|json]
-       kvasir lab run NAME|all [--set KEY=VALUE]... [--seeds N] [--format table|json|markdown]
+       kvasir lab run NAME|all [--set KEY=VALUE]... [--seeds N] [--trace FILE [--in FORMAT]]
+                               [--format table|json|markdown]
 
 list prints the labs with their settings. run plays one lab, or all of them, and prints
 its tables and a verdict on every claim of the article that it checks. A claim that does
@@ -23,11 +25,14 @@ not hold is a result, not a failure of the command.
 flags of run:
   --set KEY=VALUE   a setting of the one lab that is run; may be given many times (default: the article's settings)
   --seeds N         how often a lab with random draws is repeated (default 20)
+  --trace FILE      a recorded trace for the one lab that is run, where it takes one; zstd or gzip, or neither
+  --in FORMAT       the trace's format (default: found out by its first record)
   --format FORMAT   table, json or markdown (default table)
 
 example:
   kvasir lab run knee
   kvasir lab run freshness --set scrape=20 --seeds 50
+  kvasir lab run knee --trace conversation_trace.jsonl
   kvasir lab run all --format json > labs.json
 `
 
@@ -37,6 +42,8 @@ type labOptions struct {
 	settings []lab.Setting
 	seeds    int
 	seeded   bool // seeds was given
+	trace    string
+	in       string // the trace's format
 	format   string
 }
 
@@ -71,6 +78,8 @@ func parseLab(args []string) (labOptions, error) {
 	f.SetOutput(io.Discard)
 	f.StringVar(&o.format, "format", "table", "")
 	f.IntVar(&o.seeds, "seeds", lab.DefaultSeeds, "")
+	f.StringVar(&o.trace, "trace", "", "")
+	f.StringVar(&o.in, "in", "", "")
 	f.Func("set", "", func(s string) error {
 		key, value, ok := strings.Cut(s, "=")
 		if !ok || key == "" {
@@ -88,6 +97,9 @@ func parseLab(args []string) (labOptions, error) {
 	if o.format != "table" && o.format != "json" && o.format != "markdown" {
 		return o, fmt.Errorf("--format is %q; allowed: table, json, markdown", o.format)
 	}
+	if o.in != "" && o.trace == "" {
+		return o, errors.New("--in needs --trace: it is the format of that file")
+	}
 	return o, nil
 }
 
@@ -95,7 +107,7 @@ func parseLab(args []string) (labOptions, error) {
 func (o *labOptions) command(w io.Writer) (func() error, error) {
 	switch {
 	case len(o.words) == 1 && o.words[0] == "list":
-		if o.seeded || len(o.settings) > 0 || o.format == "markdown" {
+		if o.seeded || len(o.settings) > 0 || o.trace != "" || o.format == "markdown" {
 			return nil, errors.New("list takes --format table or json alone")
 		}
 		return func() error { return o.list(w) }, nil
@@ -123,19 +135,50 @@ func (o *labOptions) run() ([]*lab.Result, error) {
 		if o.seeded && !l.Seeded {
 			return nil, fmt.Errorf("--seeds: nothing in %s is drawn at random", l.Name)
 		}
+		if o.trace != "" && !l.Traced {
+			return nil, fmt.Errorf("--trace: %s takes no trace; these do: %s", l.Name, strings.Join(traced(), ", "))
+		}
 		labs = []lab.Lab{l}
-	} else if len(o.settings) > 0 {
-		return nil, errors.New("--set needs one lab's NAME: each lab has settings of its own")
+	} else if len(o.settings) > 0 || o.trace != "" {
+		return nil, errors.New("--set and --trace need one lab's NAME: each lab has settings of its own")
+	}
+	given, err := o.read()
+	if err != nil {
+		return nil, err
 	}
 	var results []*lab.Result
 	for _, l := range labs {
-		r, err := l.Run(lab.Options{Settings: o.settings, Seeds: o.seeds})
+		r, err := l.Run(lab.Options{Settings: o.settings, Seeds: o.seeds, Trace: given})
 		if err != nil {
 			return nil, unknownSettings(l, err)
 		}
 		results = append(results, r)
 	}
 	return results, nil
+}
+
+// read returns the trace that was given, or nil.
+func (o *labOptions) read() (t *lab.Trace, err error) {
+	if o.trace == "" {
+		return nil, nil
+	}
+	f, err := traceFile(o.trace).Open()
+	if err != nil {
+		return nil, fmt.Errorf("--trace: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return lab.ReadTrace(filepath.Base(o.trace), o.in, f)
+}
+
+// traced lists the labs that take a trace.
+func traced() []string {
+	var names []string
+	for _, l := range lab.Catalog() {
+		if l.Traced {
+			names = append(names, l.Name)
+		}
+	}
+	return names
 }
 
 // unknownSettings says of settings that the lab does not have which ones it has.

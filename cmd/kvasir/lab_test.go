@@ -1,7 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,7 +25,7 @@ func TestLabRun_PrintsTablesAndVerdicts(t *testing.T) {
 	if code != 0 || talk != "" {
 		t.Fatalf("exit code %d, %s", code, talk)
 	}
-	for _, want := range []string{"knee: how much", "settings: wait=3 heavy_cs2=4", "equals", "article 0.86, 0.75, 0.55; ours 0.86, 0.75, 0.55"} {
+	for _, want := range []string{"knee: how much", "settings: wait=3 heavy_cs2=4 prefill_rate=20000 tpot=0.025\n", "equals", "article 0.86, 0.75, 0.55; ours 0.86, 0.75, 0.55"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing of:\n%s", want, out)
 		}
@@ -62,6 +66,31 @@ func TestLabRun_JSON(t *testing.T) {
 	}
 }
 
+// TestLabRun_OnATrace: a compressed trace gives the same as a plain one, whichever way its
+// format is known.
+func TestLabRun_OnATrace(t *testing.T) {
+	const azure = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,1000,8\n2023-11-16 18:15:50.9951690,1000,8\n"
+	dir := t.TempDir()
+	plain, packed := filepath.Join(dir, "plain.csv"), filepath.Join(dir, "packed.csv.gz")
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	z.Write([]byte(azure))
+	z.Close()
+	for name, data := range map[string][]byte{plain: []byte(azure), packed: b.Bytes()} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{}, {"--in", "azure"}} {
+			code, out, talk := callLab(t, append([]string{"run", "knee", "--trace", name}, args...)...)
+			for _, want := range []string{"trace=" + filepath.Base(name), "\n2 calls of " + filepath.Base(name) + "\n", "service time, s   0.25  0.00", "no verdict"} {
+				if code != 0 || talk != "" || !strings.Contains(out, want) {
+					t.Errorf("%s %v: exit code %d, %q is missing of:\n%s%s", name, args, code, want, out, talk)
+				}
+			}
+		}
+	}
+}
+
 func TestLabRunAll_HasEveryLab(t *testing.T) {
 	code, out, _ := callLab(t, "run", "all", "--seeds", "2", "--format", "json")
 	if code != 0 {
@@ -88,21 +117,26 @@ func TestLabList(t *testing.T) {
 
 func TestLab_WhenCalledWrongly_SaysHow(t *testing.T) {
 	for want, args := range map[string][]string{
-		"expected list or run":                                                  {},
-		`no such command: "walk"`:                                               {"walk"},
-		"run takes one NAME, or all":                                            {"run"},
-		"list takes nothing further":                                            {"list", "knee"},
-		"list takes --format table or json alone":                               {"list", "--seeds", "3"},
-		`there is no lab "knees"; there are: `:                                  {"run", "knees"},
-		`--format is "csv"`:                                                     {"run", "knee", "--format", "csv"},
-		"--seeds: nothing in knee is drawn":                                     {"run", "knee", "--seeds", "3"},
-		"seeds is 0; allowed: 1 to 1000":                                        {"run", "capacity", "--seeds", "0"},
-		"--set needs one lab's NAME":                                            {"run", "all", "--set", "wait=3"},
-		"expected KEY=VALUE":                                                    {"run", "knee", "--set", "wait"},
-		`knee: wait is "-1"; allowed: a number from 0.01 to 1000`:               {"run", "knee", "--set", "wait=-1"},
-		"--set wat=3: knee has no setting wat; its settings: wait, heavy_cs2\n": {"run", "knee", "--set", "wat=3", "--set", "wait=0"},
-		`knee: wait is "0"`:                                                     {"run", "knee", "--set", "wat=3", "--set", "wait=0"},
-		"flag provided but not defined":                                         {"run", "knee", "--sets", "wait=3"},
+		"expected list or run":                                    {},
+		`no such command: "walk"`:                                 {"walk"},
+		"run takes one NAME, or all":                              {"run"},
+		"list takes nothing further":                              {"list", "knee"},
+		"list takes --format table or json alone":                 {"list", "--seeds", "3"},
+		`there is no lab "knees"; there are: `:                    {"run", "knees"},
+		`--format is "csv"`:                                       {"run", "knee", "--format", "csv"},
+		"--seeds: nothing in knee is drawn":                       {"run", "knee", "--seeds", "3"},
+		"seeds is 0; allowed: 1 to 1000":                          {"run", "capacity", "--seeds", "0"},
+		"--set and --trace need one lab's NAME":                   {"run", "all", "--set", "wait=3"},
+		"--trace: capacity takes no trace; these do: knee":        {"run", "capacity", "--trace", "x.jsonl"},
+		"--trace: open nobody.jsonl: ":                            {"run", "knee", "--trace", "nobody.jsonl"},
+		"--in needs --trace":                                      {"run", "knee", "--in", "azure"},
+		"trace: Format is csv; allowed: kvasir, ":                 {"run", "knee", "--trace", "lab_test.go", "--in", "csv"},
+		"lab_test.go: the format is not known":                    {"run", "knee", "--trace", "lab_test.go"},
+		"expected KEY=VALUE":                                      {"run", "knee", "--set", "wait"},
+		`knee: wait is "-1"; allowed: a number from 0.01 to 1000`: {"run", "knee", "--set", "wait=-1"},
+		"--set wat=3: knee has no setting wat; its settings: wait, heavy_cs2, prefill_rate, tpot\n": {"run", "knee", "--set", "wat=3", "--set", "wait=0"},
+		`knee: wait is "0"`:             {"run", "knee", "--set", "wat=3", "--set", "wait=0"},
+		"flag provided but not defined": {"run", "knee", "--sets", "wait=3"},
 	} {
 		code, out, talk := callLab(t, args...)
 		if code != 2 || out != "" || !strings.Contains(talk, want) {
