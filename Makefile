@@ -120,9 +120,10 @@ sim-mooncake: build ## all policies on both Mooncake traces: table, goodput, cur
 MACHINE ?= $(shell nproc) cores, $(shell $(GO) env GOVERSION)
 
 .PHONY: results
-results: build ## write docs/results.md: all policies on all pools and workloads, an hour on 2 cores (needs KVASIR_TRACES)
+results: build ## write docs/results.md and lab/results.json: all policies on all pools and workloads, an hour on 2 cores (needs KVASIR_TRACES)
 	@if [ -z "$(KVASIR_TRACES)" ]; then echo "set KVASIR_TRACES to the folder of the traces, see docs/traces.md"; exit 1; fi
 	.bin/kvasir results --format md --out docs/results.md --machine "$(MACHINE)" $(ARGS)
+	.bin/kvasir results --figures docs/results.md --out lab/results.json
 
 .PHONY: results-quick
 results-quick: build ## print a small version of that, three minutes on 2 cores (needs KVASIR_TRACES)

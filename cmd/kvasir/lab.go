@@ -26,7 +26,8 @@ a static site; kvasir lab export -h says more.
 
 flags of run:
   --set KEY=VALUE   a setting of the one lab that is run; may be given many times (default: the article's settings)
-  --seeds N         how often a lab with random draws is repeated (default 20)
+  --seeds N         how often a lab with random draws is repeated (default 20, or what
+                    kvasir lab list says)
   --trace FILE      a recorded trace for the one lab that is run, where it takes one; zstd or gzip, or neither
   --in FORMAT       the trace's format (default: found out by its first record)
   --format FORMAT   table, json or markdown (default table)
@@ -153,7 +154,11 @@ func (o *labOptions) run() ([]*lab.Result, error) {
 	}
 	var results []*lab.Result
 	for _, l := range labs {
-		r, err := l.Run(lab.Options{Settings: o.settings, Seeds: o.seeds, Trace: given})
+		seeds := o.seeds
+		if !o.seeded {
+			seeds = l.DefaultSeeds()
+		}
+		r, err := l.Run(lab.Options{Settings: o.settings, Seeds: seeds, Trace: given})
 		if err != nil {
 			return nil, unknownSettings(l, err)
 		}
@@ -231,7 +236,11 @@ func (o *labOptions) list(w io.Writer) error {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		fmt.Fprintf(&b, "%s: %s (article %s)\n", l.Name, l.Title, l.Section)
+		repeats := ""
+		if n := l.DefaultSeeds(); n > 0 && n != lab.DefaultSeeds {
+			repeats = fmt.Sprintf("; %d seeds", n)
+		}
+		fmt.Fprintf(&b, "%s: %s (article %s%s)\n", l.Name, l.Title, l.Section, repeats)
 		for _, p := range l.Params() {
 			fmt.Fprintf(&b, "  %-16s %s (default %s; %s)\n", p.Key, p.Doc, p.Default, p.Allowed())
 		}
