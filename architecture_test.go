@@ -122,6 +122,7 @@ var pickers = []string{"gateway/flow", "selection/policy", "lab"}
 var allowed = []struct{ folder, path, reason string }{
 	{"internal/kvblock", "github.com/cespare/xxhash/v2", "the one block hash"},
 	{"accelerator", "embed", "the catalogue of devices is part of the binary"},
+	{"lab", "embed", "excerpts of traces, and the figures of the results, are part of the binary"},
 	{"selection/prefix", "unsafe", "Sizeof measures what its budget bounds"},
 }
 

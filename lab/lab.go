@@ -9,14 +9,14 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
 // MaxSeeds bounds how often a lab is repeated.
 const MaxSeeds = 1000
 
-// DefaultSeeds is how often a seeded lab is repeated where nothing else is asked for.
+// DefaultSeeds is how often a seeded lab is repeated where nothing else is asked for and it
+// says nothing else itself.
 const DefaultSeeds = 20
 
 // Lab is an experiment. Labs are values of Catalog; they are never changed.
@@ -29,7 +29,20 @@ type Lab struct {
 	Seeded  bool     // something is drawn at random: figures are means over seeds
 	Traced  bool     // it can be run on a trace of one's own
 
+	repeats  int               // DefaultSeeds of this lab; 0: as of all
 	settings func() experiment // with the article's settings
+}
+
+// DefaultSeeds returns how often the lab is repeated where nothing else is asked for; 0 where
+// nothing is drawn.
+func (l Lab) DefaultSeeds() int {
+	switch {
+	case !l.Seeded:
+		return 0
+	case l.repeats > 0:
+		return l.repeats
+	}
+	return DefaultSeeds
 }
 
 // experiment is a lab's settings and what is done with them. Seeds count from 1.
@@ -112,10 +125,6 @@ func (l Lab) Run(o Options) (*Result, error) {
 		r.Trace, r.changed = o.Trace.Name, true
 	}
 	r.Findings = x.run(r.Seeds)
-	for i := range r.Tables {
-		r.Tables[i].Columns = slices.Clone(r.Tables[i].Columns) // tables may share them
-		r.Tables[i].settle()
-	}
 	if r.changed || r.Verdicts == nil {
 		r.Verdicts = []Verdict{}
 	}
@@ -146,6 +155,7 @@ func Catalog() []Lab {
 		capacityLab(),
 		prefillSavingLab(),
 		routingLab(),
+		duelLab(),
 		freshnessLab(),
 		prefixLab(),
 		engineLab(),

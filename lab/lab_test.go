@@ -17,7 +17,7 @@ func run(t *testing.T, name string, settings ...Setting) *Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := l.Run(Options{Settings: settings, Seeds: DefaultSeeds})
+	r, err := l.Run(Options{Settings: settings, Seeds: l.DefaultSeeds()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func BenchmarkRun(b *testing.B) {
 		b.Run(l.Name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := l.Run(Options{Seeds: DefaultSeeds}); err != nil {
+				if _, err := l.Run(Options{Seeds: l.DefaultSeeds()}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -273,7 +273,7 @@ func ExampleLab_Run() {
 	if err != nil {
 		panic(err)
 	}
-	r, err := l.Run(Options{Seeds: DefaultSeeds})
+	r, err := l.Run(Options{Seeds: l.DefaultSeeds()})
 	if err != nil {
 		panic(err)
 	}

@@ -19,18 +19,18 @@ type Table struct {
 
 // Column is the head of a column.
 type Column struct {
-	Name   string `json:"name"`
-	Unit   string `json:"unit,omitempty"`
-	Digits int    `json:"digits"` // behind the point, where its numbers are printed for people; Run fills it in
+	Name string `json:"name"`
+	Unit string `json:"unit,omitempty"`
 }
 
-// settle fills in what the table's cells say of its columns.
-func (t *Table) settle() {
-	for c := range t.Columns {
-		for _, row := range t.Rows {
-			t.Columns[c].Digits = max(t.Columns[c].Digits, row[c].digits)
-		}
-	}
+// MarshalJSON gives the table with text, the cells as they are printed for people, beside rows.
+func (t Table) MarshalJSON() ([]byte, error) {
+	type fields Table
+	_, text := t.cells()
+	return json.Marshal(struct {
+		fields
+		Text [][]string `json:"text"`
+	}{fields(t), text})
 }
 
 // Cell is a value of a table: a text, or a number, or a number's mean over seeds. The zero

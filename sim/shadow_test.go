@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"kvasir/gateway/admission"
 	"kvasir/gateway/flow"
 	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
@@ -32,6 +33,7 @@ func shadowWorld(t *testing.T, rule policy.Rule, day time.Duration, calls int) (
 	for i := range cfg.Routers {
 		cfg.Routers[i].Machine.Sharing = flow.DefaultSharing(flow.PeerID(i + 1))
 		cfg.Routers[i].PeerDelay = 3 * time.Millisecond
+		cfg.Routers[i].Machine.Pools[0].Queue = admission.Config{MaxWait: 10 * time.Second, Length: 100, Bytes: 1 << 20, Tokens: 500, Work: 50 * time.Millisecond}
 	}
 	return cfg, trace
 }
@@ -77,9 +79,9 @@ func shadowed(t *testing.T, real, shadow policy.Rule, day time.Duration, calls i
 // policy ranks beside it.
 func TestShadow_ChangesNothing(t *testing.T) {
 	for _, real := range policy.Catalog() {
-		alone := decided(shadowed(t, real, policy.Rule{}, time.Minute, 150))
+		alone := decided(shadowed(t, real, policy.Rule{}, 2*time.Second, 200))
 		for _, shadow := range policy.Catalog() {
-			o := shadowed(t, real, shadow, time.Minute, 150)
+			o := shadowed(t, real, shadow, 2*time.Second, 200)
 			if decided(o) != alone {
 				t.Errorf("%s decides otherwise beside %s", real.Name, shadow.Name)
 			}
@@ -203,6 +205,17 @@ func TestShadow_SeesWhatThePolicyWouldSee(t *testing.T) {
 					t.Fatalf("%s: call %d, %s: overlap of %d tokens, as a shadow %d", rule.Name, d.Call, d.Candidates[i].Endpoint, a, d.Shadow.OverlapTokens[i])
 				}
 			}
+		}
+	}
+}
+
+// TestShadow_DrawsApart: two policies that draw do not draw the same.
+func TestShadow_DrawsApart(t *testing.T) {
+	rule := mustLookup(t, "random")
+	o := shadowed(t, rule, rule, time.Minute, 300)
+	for _, s := range o.Final {
+		if x := s.Pools[0].Shadow; x.Agreed > x.Picks/2 || x.Agreed < x.Picks/6 {
+			t.Errorf("of %d draws among up to four %d agree", x.Picks, x.Agreed)
 		}
 	}
 }

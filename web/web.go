@@ -24,14 +24,15 @@ import (
 var site embed.FS
 
 // Policy is the page's content security policy. The static export runs the labs in the
-// browser, which needs to compile WebAssembly; nothing else differs.
+// browser, which needs to compile WebAssembly, and says it in its document, which cannot say
+// who may frame it; nothing else differs.
 func Policy(wasm bool) string {
-	script := "'self'"
+	script, framed := "'self'", "; frame-ancestors 'none'"
 	if wasm {
-		script += " 'wasm-unsafe-eval'"
+		script, framed = "'self' 'wasm-unsafe-eval'", ""
 	}
 	return "default-src 'none'; script-src " + script + "; style-src 'self'; img-src 'self'; connect-src 'self'; worker-src 'self'; " +
-		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+		"base-uri 'none'; form-action 'none'" + framed
 }
 
 // Page returns the handler of the page: its files at /, the code that it shows at /code/, and

@@ -105,7 +105,7 @@ func (m *Machine) release(now mono.Time, i int32) {
 		b.ActiveBlocks -= m.active.Remove(c.slot, c.request.Blocks)
 	}
 	if x := s.pool.shadow; x != nil {
-		x.release(c)
+		x.release(i, c)
 	}
 	if m.adapters != nil {
 		m.adapters.release(c.slot, c.request.Adapter)
@@ -150,7 +150,7 @@ func (m *Machine) await(now mono.Time, i int32) {
 	c.ahead = seen.PendingWork
 	c.context = seen.OutstandingTokens - seen.PendingTokens
 	if x := s.pool.shadow; x != nil {
-		x.charge(c, b, &seen)
+		x.charge(i, c, b, &seen)
 	}
 	c.olderWait, c.newerWait = s.lastWait, none
 	if s.lastWait != none {
@@ -187,7 +187,7 @@ func (m *Machine) served(now mono.Time, i int32) {
 	b.PendingTokens -= int64(c.request.InputTokens)
 	b.PendingWork = b.PendingWork.Minus(c.work)
 	if x := s.pool.shadow; x != nil {
-		x.served(c)
+		x.served(i, c)
 	}
 	if c.showsStart() {
 		s.end(now, c.work, c.committed)

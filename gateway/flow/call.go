@@ -51,8 +51,6 @@ type call struct {
 	context  int64          // prompt tokens of those there that had their first token
 	believed prefix.Belief  // what it was believed to hold of the prompt; none since it restarted, or the index was emptied
 
-	shadow shadowed // as the pool's shadow believes it, where there is one
-
 	first     mono.Time // of its first content
 	pending   bool      // among those at its endpoint whose prefill is not over, as far as is known
 	olderWait int32     // neighbours among those that are pending there

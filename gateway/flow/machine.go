@@ -427,7 +427,7 @@ func (m *Machine) firstToken(r *report) {
 		l.Learn(&m.end.Sample)
 	}
 	if x := s.pool.shadow; x != nil && x.learner != nil && c.showsStart() {
-		m.end.Sample = c.shadowSample()
+		m.end.Sample = x.sample(r.ticket.index, c)
 		x.learner.Learn(&m.end.Sample)
 	}
 }
@@ -452,7 +452,7 @@ func (m *Machine) done(r *report) {
 		l.LearnEnd(&m.end)
 	}
 	if x := s.pool.shadow; x != nil && x.endLearner != nil && c.committed && r.outcome == attempt.Success {
-		m.end = selection.End{Sample: c.shadowSample(), Ended: r.at, ShowsStart: c.showsStart(), Usage: r.usage}
+		m.end = selection.End{Sample: x.sample(r.ticket.index, c), Ended: r.at, ShowsStart: c.showsStart(), Usage: r.usage}
 		x.endLearner.LearnEnd(&m.end)
 	}
 	m.judge(r, c)

@@ -68,6 +68,7 @@ type shadow struct {
 	blocks  []int64          // Book.ActiveBlocks
 
 	active prefix.Active // where the shadow uses it
+	calls  []shadowed    // by the machine's record
 }
 
 // shadowed is what a pool's shadow goes by of a call that was sent.
@@ -108,11 +109,12 @@ func (x *shadow) begin(m *Machine, p *pool) {
 		if c.phase != running || m.state[c.slot].pool != p {
 			continue
 		}
-		c.shadow = shadowed{work: c.work, ahead: c.ahead}
+		s := x.call(int32(i))
+		*s = shadowed{work: c.work, ahead: c.ahead}
 		if c.pending {
 			x.pending[c.slot] = x.pending[c.slot].Plus(c.work)
 		}
-		x.occupy(c)
+		x.occupy(s, c)
 	}
 }
 
@@ -158,7 +160,7 @@ func (x *shadow) look(m *Machine, p *pool, c *call) {
 func (x *shadow) book(m *Machine, slot selection.Slot) selection.Book {
 	b, own, s := m.loads[slot], &m.books[slot], &m.state[slot]
 	if b.Head == own.Head && s.firstWait != none { // it is no peer's
-		b.Head = m.calls[s.firstWait].shadow.work
+		b.Head = x.call(s.firstWait).work
 	}
 	b.PendingWork = b.PendingWork.Minus(own.PendingWork).Plus(x.pending[slot])
 	b.ActiveBlocks += x.blocks[slot] - own.ActiveBlocks
@@ -212,34 +214,52 @@ func (x *shadow) count(v *selection.View, q *selection.Request, choice selection
 	t.Reasons[i].add(agreed, overlap, outstanding)
 }
 
+// call returns what is known of the call with the record.
+func (x *shadow) call(i int32) *shadowed {
+	for len(x.calls) <= int(i) {
+		x.calls = append(x.calls, shadowed{})
+	}
+	return &x.calls[i]
+}
+
 // charge counts a call that is sent. own is this gateway's pending work at the endpoint and
 // found what the call finds there, both without it.
-func (x *shadow) charge(c *call, own, found *selection.Book) {
-	c.shadow = shadowed{
+func (x *shadow) charge(i int32, c *call, own, found *selection.Book) {
+	s := x.call(i)
+	*s = shadowed{
 		work:  c.request.Work(selection.OverlapAt(x.view.Overlap, c.slot)),
 		ahead: found.PendingWork.Minus(own.PendingWork).Plus(x.pending[c.slot]),
 	}
-	x.pending[c.slot] = x.pending[c.slot].Plus(c.shadow.work)
-	x.occupy(c)
+	x.pending[c.slot] = x.pending[c.slot].Plus(s.work)
+	x.occupy(s, c)
 }
 
 // served takes a call out of those that wait for their first content.
-func (x *shadow) served(c *call) { x.pending[c.slot] = x.pending[c.slot].Minus(c.shadow.work) }
+func (x *shadow) served(i int32, c *call) {
+	x.pending[c.slot] = x.pending[c.slot].Minus(x.call(i).work)
+}
 
 // occupy counts a running call's blocks among those in use.
-func (x *shadow) occupy(c *call) {
+func (x *shadow) occupy(s *shadowed, c *call) {
 	if x.usesActive {
-		c.shadow.occupies = true
+		s.occupies = true
 		x.blocks[c.slot] += x.active.Add(c.slot, c.request.Blocks)
 	}
 }
 
 // release takes an attempt's blocks out again.
-func (x *shadow) release(c *call) {
-	if c.shadow.occupies {
-		c.shadow.occupies = false
+func (x *shadow) release(i int32, c *call) {
+	if s := x.call(i); s.occupies {
+		s.occupies = false
 		x.blocks[c.slot] -= x.active.Remove(c.slot, c.request.Blocks)
 	}
+}
+
+// sample is the call's as the shadow believes it.
+func (x *shadow) sample(i int32, c *call) selection.Sample {
+	s := c.sample()
+	s.Own, s.Ahead = x.call(i).work, x.call(i).ahead
+	return s
 }
 
 // describe returns what has come of the shadow.
@@ -247,11 +267,4 @@ func (x *shadow) describe() *ShadowState {
 	s := x.tally
 	s.Reasons = slices.Clone(s.Reasons)
 	return &s
-}
-
-// shadowSample is sample as the pool's shadow believes it.
-func (c *call) shadowSample() selection.Sample {
-	s := c.sample()
-	s.Own, s.Ahead = c.shadow.work, c.shadow.ahead
-	return s
 }

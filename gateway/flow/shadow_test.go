@@ -195,7 +195,7 @@ func TestShadow_MayBeTurnedOnAndOff(t *testing.T) {
 }
 
 // contrary chooses the last candidate, for a reason of its own each time.
-type contrary struct{ lightest }
+type contrary struct{}
 
 func (contrary) Pick(v *selection.View, q *selection.Request, r *seed.Rand) selection.Choice {
 	lightest{}.Pick(v, q, r)

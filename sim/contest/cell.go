@@ -44,8 +44,8 @@ type Draw struct {
 // Rate returns how many calls a second come at rate 1.
 func (d *Draw) Rate() float64 { return float64(d.Calls) / d.Length.Seconds() }
 
-// keep reads a source into memory.
-func keep(s workload.Source) (*Draw, error) {
+// Keep reads a source into memory.
+func Keep(s workload.Source) (*Draw, error) {
 	var all []workload.Session
 	d := &Draw{}
 	for x, err := range s.Sessions {

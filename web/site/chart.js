@@ -3,6 +3,7 @@
 
 import { h, s } from "./dom.js";
 import { logTicks, short, ticks } from "./number.js";
+import { title } from "./text.js";
 
 const DASHES = ["", "7 4", "2 3", "9 3 2 3", "1 3", "12 4"];
 const MARKS = ["circle", "square", "triangle", "diamond", "cross", "ring"];
@@ -19,7 +20,7 @@ export function chart(plot) {
   const drawing = h("div", { class: "drawing", "data-kind": plot.kind });
   const readout = h("p", { class: "readout", "aria-live": "polite" });
   const key = h("div"), says = h("figcaption");
-  const figure = h("figure", { class: "chart", "data-plot": plot.name }, h("h3", null, plot.title), key, drawing, plot.kind === "bars" ? null : readout, says);
+  const figure = h("figure", { class: "chart", "data-plot": plot.name }, h("h3", null, title(plot.title)), key, drawing, plot.kind === "bars" || plot.kind === "dots" ? null : readout, says);
   let width = 0, names = "";
   const draw = () => {
     if (width < 40) return;
@@ -110,6 +111,10 @@ function extent(plot, axis, hidden) {
   if (!plot[axis].log && (axis === "y" || low / high < 0.4) && low > 0) low = 0;
   if (plot[axis].most) high = Math.min(high, plot[axis].most);
   if (high === low) high = low + 1;
+  if (plot.kind === "dots") { // whole dots, at the edges too
+    const room = plot[axis].log ? (high / low) ** 0.04 : (high - low) * 0.04;
+    return plot[axis].log ? [low / room, high * room] : [low === 0 ? 0 : low - room, high + room];
+  }
   if (axis === "y" && !plot.y.log && !plot.y.most) high += (high - low) * 0.04;
   return [low, high];
 }
@@ -172,7 +177,11 @@ function drawSeries(plot, series, i, px, py) {
   const out = [];
   const usable = (n) => series.x[n] !== null && series.y[n] !== null && !(plot.x.log && series.x[n] <= 0) && !(plot.y.log && series.y[n] <= 0);
   if (plot.kind === "dots") {
-    series.x.forEach((x, n) => { if (usable(n)) out.push(mark(MARKS[i % 6], px(x), py(series.y[n]), `dot ${ink(i)}`)); });
+    series.x.forEach((x, n) => {
+      if (!usable(n)) return;
+      out.push(mark(MARKS[i % 6], px(x), py(series.y[n]), `dot ${ink(i)}`));
+      if (series.names) out.push(s("text", { x: px(x) + 7, y: py(series.y[n]) + 4, class: "note" }, series.names[n]));
+    });
     return out;
   }
   if (series.half?.some((v) => v > 0)) out.push(band(series, i, usable, px, py));

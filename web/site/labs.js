@@ -6,6 +6,7 @@ import { ask, hasServer, list } from "./backend.js";
 import { chart } from "./chart.js";
 import { player } from "./player.js";
 import { table } from "./table.js";
+import { sentence, title } from "./text.js";
 
 const DEFAULT_SEEDS = 20;
 
@@ -16,7 +17,7 @@ export async function catalogue() {
     h("h1", null, "Labs"),
     h("p", { class: "about" }, "Experiments that run the code which decides live. Each has the article’s settings at first, and judges the article’s claims by its own figures."),
     h("ul", { class: "cards" }, labs.map((l) => h("li", null, h("a", { href: `#/labs/${l.name}` },
-      h("b", null, l.name), h("span", null, l.title), h("span", { class: "section" }, `section ${l.section}`))))));
+      h("b", null, l.name), h("span", null, title(l.title)), h("span", { class: "section" }, `section ${l.section}`))))));
 }
 
 /** A lab as a view, and what runs it; query has the settings that are not the article's. */
@@ -34,9 +35,9 @@ export async function lab(name, query, signal) {
     sidebar(labs, name),
     h("div", { class: "lab-main" },
       h("p", { class: "section" }, `article, section ${l.section}`),
-      h("h1", null, l.title),
-      h("details", { class: "about" }, h("summary", null, "what is played"), h("p", null, l.about)),
-      l.look.length > 0 ? h("section", { class: "look", "aria-label": "what to look at" }, h("h2", null, "What to look at"), h("ul", null, l.look.map((x) => h("li", null, x)))) : null,
+      h("h1", null, title(l.title)),
+      h("details", { class: "about" }, h("summary", null, "what is played"), h("p", null, sentence(l.about))),
+      l.look.length > 0 ? h("section", { class: "look", "aria-label": "what to look at" }, h("h2", null, "What to look at"), h("ul", null, l.look.map((x) => h("li", null, sentence(x))))) : null,
       form,
       h("div", { class: "reproduce" }, link, command,
         h("button", { type: "button", class: "quiet", onclick: (e) => copy(e.currentTarget, command.textContent) }, "copy"),
@@ -106,7 +107,7 @@ function judged(verdicts) {
       h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[v.outcome]),
       h("div", null, h("p", { class: "claim" }, h("span", { class: "visually-hidden" }, `${v.outcome}: `), v.claim, h("span", { class: "section" }, ` ${v.section}`)),
         h("p", { class: "soft" }, v.article ? `article ${v.article}; ours ${v.ours}` : `ours ${v.ours}`),
-        v.cause ? h("p", { class: "soft" }, v.cause) : null)))));
+        v.cause ? h("p", { class: "soft" }, sentence(v.cause)) : null)))));
 }
 
 // The state: settings, seeds, step and a trace; all but the trace are in the address.
@@ -155,7 +156,7 @@ function controls(l, state, changed) {
 
 function control(p, value, set) {
   const id = `set-${p.key}`;
-  const label = h("label", { for: id }, h("span", { class: "key" }, p.key.replaceAll("_", " ")), h("span", { class: "doc" }, p.doc));
+  const label = h("label", { for: id }, h("span", { class: "key" }, p.key.replaceAll("_", " ")), h("span", { class: "doc" }, sentence(p.doc)));
   switch (p.kind) {
     case "switch": {
       const box = h("input", { type: "checkbox", id, name: p.key, checked: value === "true", onchange: () => set(String(box.checked)) });

@@ -37,10 +37,9 @@ export function live(signal) {
     }
     acts.may(state.may_change);
     shown.update(m, state, history.get(model));
-    status.textContent = connected ? `${h1(m.window.seconds)} shown as “last minute”${state.dropped_events ? `; ${state.dropped_events} events were dropped, this browser is too slow for them` : ""}` : "connection lost, trying again …";
+    status.textContent = connected ? `figures of the last ${decimal(m.window.seconds, 0)} s${state.dropped_events ? `; ${state.dropped_events} events were dropped, this browser is too slow for them` : ""}` : "connection lost, trying again …";
     status.dataset.state = connected ? "connected" : "lost";
   }
-  const h1 = (s) => (s >= 59 ? "60 s" : `${decimal(s, 0)} s so far`);
 
   let first;
   const filled = new Promise((resolve) => { first = resolve; });
@@ -127,18 +126,20 @@ function modelView(m, acts, stream) {
     update(now, state, past) {
       tiles.update(now);
       const x = past.at.map((t) => t - past.at.at(-1));
-      ttft.update({ ...empty("ttft", "TTFT P95, of the last 10 s", { label: "TTFT", unit: "s" }), marks: markOf(now.slo?.ttft_seconds), series: [{ name: "TTFT P95", x, y: past.ttft }] });
-      rate.update({ ...empty("rate", "calls, of the last 10 s", { label: "calls", unit: "1/s" }), series: [{ name: "calls", x, y: past.rate }] });
+      const span = Math.min(-60, 60 * Math.floor((x[0] + 1) / 60)); // in steps, so that the axis stands still
+      ttft.update({ ...empty("ttft", "TTFT P95, of the last 10 s", { label: "TTFT", unit: "s" }), marks: markOf(now.slo?.ttft_seconds), series: [since(span, { name: "TTFT P95", x, y: past.ttft })] });
+      rate.update({ ...empty("rate", "calls, of the last 10 s", { label: "calls", unit: "1/s" }), series: [since(span, { name: "calls", x, y: past.rate })] });
       goodput.hidden = !now.slo;
-      if (now.slo) goodput.update({ ...empty("goodput", "goodput against the SLO", { label: "within the SLO", unit: "%", most: 100 }), says: sloText(now.slo), series: [{ name: "within the SLO", x, y: past.goodput.map((v) => (v === null ? null : 100 * v)) }] });
+      if (now.slo) goodput.update({ ...empty("goodput", "goodput against the SLO", { label: "within the SLO", unit: "%", most: 100 }), says: sloText(now.slo), series: [since(span, { name: "within the SLO", x, y: past.goodput.map((v) => (v === null ? null : 100 * v)) })] });
       predicted.hidden = now.prediction.n === 0;
       if (!predicted.hidden) predicted.update(predictionPlot(now.prediction));
-      for (const [i, p] of pools.entries()) p.update(now.pools[i], state, past.pools.get(now.pools[i].pool), x);
+      for (const [i, p] of pools.entries()) p.update(now.pools[i], state, past.pools.get(now.pools[i].pool), x, span);
     },
   };
 }
 
 const empty = (name, title, y) => ({ name, title, kind: "lines", x: { label: "time", unit: "s" }, y, series: [{ name: "", x: [], y: [] }], says: "" });
+const since = (span, series) => ({ ...series, x: [span, ...series.x], y: [null, ...series.y] });
 const markOf = (at) => (at ? [{ axis: "y", at, label: "SLO" }] : []);
 const sloText = (slo) => ["TTFT", "TPOT"].map((k) => [k, slo[`${k.toLowerCase()}_seconds`]]).filter(([, v]) => v).map(([k, v]) => `${k} within ${seconds(v)}`).join(", ");
 
@@ -193,7 +194,7 @@ function poolView(model, p, acts) {
     h("div", { class: "pool-under" }, queue, shadow.node));
   return {
     node,
-    update(now, state, past, x) {
+    update(now, state, past, x, span) {
       under.textContent = [`policy ${now.policy}`, now.queue ? `queue ${now.queue.calls} calls, oldest ${seconds(now.queue.oldest_seconds)}, predicted ${seconds(now.queue.predicted_wait_seconds)}` : null,
         now.single_flight !== undefined ? `${now.single_flight} wait for a sibling` : null].filter(Boolean).join(" · ");
       const most = Math.max(4, ...now.endpoints.map((e) => e.in_flight));
@@ -209,13 +210,13 @@ function poolView(model, p, acts) {
         row.node.remove();
         rows.delete(name);
       }
-      if (past) queue.update(flightPlot(past, x));
+      if (past) queue.update(flightPlot(past, x, span));
       shadow.update(now, state);
     },
   };
 }
 
-function flightPlot(past, x) {
+function flightPlot(past, x, span) {
   const plot = empty("queue", "calls in flight by endpoint", { label: "in flight" });
   const lists = [...past.endpoints].map(([name, e]) => ({ name, x: x.slice(-e.flight.length), y: e.flight }));
   if (lists.length > 6) {
@@ -228,6 +229,7 @@ function flightPlot(past, x) {
   }
   if (past.queue.some((v) => v !== null)) plot.series.push({ name: "held in the queue", x: x.slice(-past.queue.length), y: past.queue });
   plot.kind = "steps";
+  plot.series[0] = since(span, plot.series[0]);
   return plot;
 }
 
@@ -263,7 +265,7 @@ function endpointRow(model, pool, name, acts) {
 }
 
 function meter(cell) {
-  const bar = h("span", { class: "meter", "aria-hidden": "true" }), inner = h("span"), text = h("span");
+  const bar = h("span", { class: "meter", "aria-hidden": "true" }), inner = h("span"), text = h("span", { class: "meter-text" });
   bar.append(inner);
   cell.append(bar, text);
   return (share, words, bad) => {

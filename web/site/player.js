@@ -3,6 +3,7 @@
 import { h, s } from "./dom.js";
 import { ink } from "./chart.js";
 import { short } from "./number.js";
+import { title } from "./text.js";
 
 const STATES = {
   idle: ["·", "idle"], chosen: ["→", "chosen"], hit: ["✓", "hit"], miss: ["○", "miss"],
@@ -16,20 +17,20 @@ const STATES = {
 export function player(p, start, moved) {
   let step = Math.max(0, Math.min(p.steps - 1, (start ?? 1) - 1));
   let timer = 0;
-  const boards = p.boards.map((b) => board(b, p));
+  const boards = p.boards.map((b) => board(b, p, (to) => jump(to)));
   const head = h("p", { class: "head" });
   const count = h("output", { "data-step": step + 1, class: "count" });
   const slider = h("input", { type: "range", min: 1, max: p.steps, value: step + 1, "aria-label": `${p.step} shown`, oninput: () => { pause(); go(slider.valueAsNumber - 1); } });
   const button = (what, label, sign, act) => h("button", { type: "button", "data-do": what, "aria-label": label, title: label, onclick: act }, sign);
   const play = button("play", "play", "▶", () => (timer ? pause() : run()));
   const section = h("section", { class: "player", "data-player": p.name, tabindex: 0, "aria-label": `${p.title}. Arrow keys step, space plays.` },
-    h("h3", null, p.title),
+    h("h3", null, title(p.title)),
     h("div", { class: "transport" },
-      button("first", "first step", "⏮", () => jump(0)), button("back", "step back", "◀", () => jump(step - 1)), play,
-      button("next", "next step", "▶❘", () => jump(step + 1)), button("last", "last step", "⏭", () => jump(p.steps - 1)),
+      button("first", "first step", "«", () => jump(0)), button("back", "step back", "‹", () => jump(step - 1)), play,
+      button("next", "next step", "›", () => jump(step + 1)), button("last", "last step", "»", () => jump(p.steps - 1)),
       slider, count),
     head,
-    h("div", { class: "boards" }, boards.map((b) => b.node)));
+    h("div", { class: "boards", "data-count": boards.length }, boards.map((b) => b.node)));
 
   section.addEventListener("keydown", (e) => {
     if (e.target !== section && e.target.tagName !== "BUTTON") return; // inputs keep their keys
@@ -82,11 +83,11 @@ export function player(p, start, moved) {
   return section;
 }
 
-function board(b, p) {
+function board(b, p, jump) {
   const note = h("p", { class: "note", "aria-live": "polite" }), lanes = h("ul", { class: "lanes" });
   const facts = h("dl", { class: "facts" }), grid = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `what is seen: ${b.name}` });
-  const track = b.track ? makeTrack(b.track) : null;
-  const node = h("section", { class: "board", "aria-label": b.name }, h("h4", null, b.name), note, lanes, track?.node, facts, grid);
+  const track = b.track ? makeTrack(b.track) : null, film = filmed(b) ? makeFilm(b, jump) : null;
+  const node = h("section", { class: "board", "aria-label": b.name }, h("h4", null, b.name), note, lanes, film?.node, track?.node, facts, grid);
   return {
     node,
     show(step) {
@@ -98,8 +99,25 @@ function board(b, p) {
       grid.hidden = !f.grid;
       if (f.grid) grid.replaceChildren(gridOf(f.grid));
       track?.show(step);
+      film?.show(step);
     },
   };
+}
+
+// The film: what every lane does in every step, side by side, where states say that.
+
+const filmed = (b) => b.frames.length <= 80 && b.frames.some((f) => f.lanes.some((l) => l.state && l.state !== "chosen"));
+
+function makeFilm(b, jump) {
+  const lanes = b.frames[0].lanes.length, steps = b.frames.length, high = 16, wide = WIDE / steps;
+  const cursor = s("rect", { y: 0, width: wide, height: lanes * high, class: "now" });
+  const cells = b.frames.flatMap((f, i) => f.lanes.map((l, n) => (l.state && l.state !== "idle"
+    ? s("rect", { x: i * wide + 0.5, y: n * high + 1, width: wide - 1, height: high - 2, class: `cell ${l.state}` }) : null)));
+  const letters = wide < 9 ? [] : b.frames.flatMap((f, i) => f.lanes.map((l, n) => (l.state && l.state !== "idle" && l.text
+    ? s("text", { x: (i + 0.5) * wide, y: n * high + 12, class: "letter" }, l.text.length > 2 ? l.text[0] : l.text) : null)));
+  const svg = s("svg", { viewBox: `0 0 ${WIDE} ${lanes * high}`, class: "film", "aria-hidden": "true" }, cells.filter(Boolean), letters.filter(Boolean), cursor);
+  svg.addEventListener("click", (e) => jump(Math.floor((e.offsetX / svg.clientWidth) * steps)));
+  return { node: svg, show(step) { cursor.setAttribute("x", step * wide); } };
 }
 
 function laneOf(lane, most) {
