@@ -149,8 +149,8 @@ type counter struct {
 	ttft, tpot, errors stats.Histogram
 }
 
-// errorUnit is how finely relative errors are counted.
-const errorUnit = 1e-6
+// perError is how finely relative errors are counted.
+const perError = 1e6
 
 func (c *counter) add(s *step) {
 	c.Calls++
@@ -173,21 +173,21 @@ func (c *counter) add(s *step) {
 	}
 	if s.compared {
 		off := math.Abs(float64(s.predicted)-float64(s.actual)) / float64(s.actual)
-		c.errors.Add(int64(math.Round(off / errorUnit)))
+		c.errors.Add(int64(math.Round(off * perError)))
 	}
 }
 
 func (c *counter) sum(covers time.Duration) Sum {
 	c.Covers = covers
-	c.TTFT = quantiles(&c.ttft, 1e-6)
-	c.TPOT = quantiles(&c.tpot, 1e-6)
-	c.Errors = quantiles(&c.errors, errorUnit)
+	c.TTFT = quantiles(&c.ttft, 1e6)
+	c.TPOT = quantiles(&c.tpot, 1e6)
+	c.Errors = quantiles(&c.errors, perError)
 	c.Predictions = c.Errors.N
 	return c.Sum
 }
 
-func quantiles(h *stats.Histogram, unit float64) Quantiles {
-	at := func(q float64) float64 { return float64(h.Quantile(q)) * unit }
+func quantiles(h *stats.Histogram, perUnit float64) Quantiles {
+	at := func(q float64) float64 { return float64(h.Quantile(q)) / perUnit }
 	return Quantiles{N: int(h.Count()), P50: at(0.5), P95: at(0.95), P99: at(0.99)}
 }
 
