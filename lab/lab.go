@@ -163,6 +163,7 @@ func Catalog() []Lab {
 		cascadeLab(),
 		unitOfWorkLab(),
 		canaryLab(),
+		resultsLab(),
 		isolationLab(),
 	}
 }
