@@ -27,6 +27,10 @@ func run(t *testing.T, name string, settings ...Setting) *Result {
 // doNotHold lists the claims of the article that we find otherwise, by lab, with a word of
 // their cause. TestClaims fails when one of them does hold, as when any other does not.
 var doNotHold = map[string]map[string]string{
+	"choices": {
+		"nearly all of the gain comes from going from one choice to two: in the greatest load":           "a third choice still takes one",
+		"near ρ = 1 lowering the arrival rate beats any change of routing rule (ρ = 0.95, a tenth less)": "act as one",
+	},
 	"routing": {
 		"two choices attain what round robin does":          "which sees none",
 		"without reaching its tail":                         "spread from trace to trace",
@@ -35,6 +39,7 @@ var doNotHold = map[string]map[string]string{
 	},
 	"freshness": {
 		"the correction alone oscillates more than the stale view": "the other way round",
+		"that is roughly 40 % of the way to the best mean skew":    "the stale view's is worse",
 	},
 }
 
@@ -63,6 +68,61 @@ func TestClaims(t *testing.T) {
 		}
 		if found != len(doNotHold[l.Name]) {
 			t.Errorf("%s: %d of %d listed claims were judged", l.Name, found, len(doNotHold[l.Name]))
+		}
+	}
+}
+
+// onTheEdge lists verdicts that other seeds may turn, with the reason.
+var onTheEdge = map[string]map[string]string{
+	"routing": {
+		"random has the worst tail of the rules that see no load":          "it holds by 39 ± 13 ticks over 400 seeds, which 20 do not always show",
+		"prefix-aware does not win the attainment: least outstanding does": "it holds by 2.5 ± 0.3 points over 400 seeds, which 20 do not always show",
+		"without reaching its tail":                                        "it holds by 11 ± 3 ticks over 400 seeds, which 20 do not always show",
+	},
+	"freshness": {
+		"with four routers the correction barely moves the peak skew": "it moves by 1.9 ± 0.2 over 400 seeds, and 2 is allowed",
+	},
+}
+
+// TestClaims_DoNotHangOnTheSeeds: over three sets of seeds that share no draw, the one of
+// TestClaims among them, every verdict is the same but those on the edge.
+func TestClaims_DoNotHangOnTheSeeds(t *testing.T) {
+	for _, l := range Catalog() {
+		if !l.Seeded {
+			continue
+		}
+		outcomes := map[string][]Outcome{}
+		var ours []map[string]string
+		for set := range 3 {
+			x := l.settings()
+			other, ok := x.(interface{ skip(int) })
+			if !ok {
+				t.Fatalf("%s is seeded and does not embed seeding", l.Name)
+			}
+			other.skip(set * DefaultSeeds)
+			said := map[string]string{}
+			for _, v := range x.run(DefaultSeeds).Verdicts {
+				if _, twice := said[v.Claim]; twice {
+					t.Errorf("%s judges twice: %s", l.Name, v.Claim)
+				}
+				said[v.Claim] = v.Ours
+				outcomes[v.Claim] = append(outcomes[v.Claim], v.Outcome)
+			}
+			ours = append(ours, said)
+		}
+		for claim := range onTheEdge[l.Name] {
+			if outcomes[claim] == nil {
+				t.Errorf("%s: %s is on the edge and not judged", l.Name, claim)
+			}
+		}
+		for claim, by := range outcomes {
+			reason, edge := onTheEdge[l.Name][claim]
+			if differ := by[0] != by[1] || by[0] != by[2]; differ && !edge {
+				t.Errorf("%s: %s: %v; %s | %s | %s", l.Name, claim, by, ours[0][claim], ours[1][claim], ours[2][claim])
+			}
+			if edge && reason == "" {
+				t.Errorf("%s: %s is on the edge without a reason", l.Name, claim)
+			}
 		}
 	}
 }
