@@ -312,7 +312,7 @@ func herdVerdicts(r [herdRules]herdings) []Verdict {
 		within("5.6", "the stale view's mean skew is 12.0", 12, stale.mean, 2, 1, ""),
 		above("5.6", "with four routers the correction lowers the mean skew", stale.mean, own.mean, 1, ""),
 		near("5.6", "with four routers the correction barely moves the peak skew", stale.peak, own.peak, 2, 1, ""),
-		holds("5.6", "that is roughly 40 % of the way to the best mean skew", 0.3 <= way && way <= 0.5, percentText(way)+", 30 to 50 % was allowed").
+		holds("5.6", "the correction is roughly 40 % of the way to the best mean skew", 0.3 <= way && way <= 0.5, percentText(way)+", 30 to 50 % was allowed").
 			because("The correction's mean skew is the article's, 9; the stale view's is worse over seeds than in its one run, so that more of the way is gone."),
 		above("5.6", "the correction lowers the pile-up", stale.pileUp, own.pileUp, 0, " points"),
 		above("5.6", "two random choices lower the peak skew", stale.peak, two.peak, 1, ""),

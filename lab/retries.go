@@ -211,7 +211,7 @@ func (x *retries) verdicts(ways []retryWay, cumulated []int, sum int, settled []
 		equals("9.1", "N retries that two layers apply are (1 + N)² calls (N = 3)", figure{16, twice, 0, ""}),
 		holds("9.1", "a budget of 10 % allows what is wanted in steady state", budget(0.01) == wanted(0.01),
 			fmt.Sprintf("at 1 %% failures it grants all of %s retries a call", decimal(wanted(0.01)-1, 3))),
-		holds("9.1", "and does not amplify in an incident", budget(1) == 1 && wanted(1) == 3,
+		holds("9.1", "a budget does not amplify in an incident", budget(1) == 1 && wanted(1) == 3,
 			fmt.Sprintf("%s calls of one where everything fails, against %s without", decimal(budget(1), 2), decimal(wanted(1), 0))),
 		holds("3", "no tuning of the engine reduces the load if the client retries without a budget", settled[1] > 1 && settled[2] <= 1,
 			fmt.Sprintf("at %s of the capacity one layer without a budget keeps the pool at %s times it, with one at %s", percentText(x.load), decimal(settled[1], 2), decimal(settled[2], 2))),
