@@ -21,6 +21,7 @@ import (
 // results is article section 15: the goodput curve of policies on a workload, small enough for
 // a page, beside the figures of the whole contest.
 type results struct {
+	seeding
 	workload string
 	kv       string
 	replicas int
@@ -238,7 +239,7 @@ func (x *results) run(seeds int) Findings {
 	c := x.cell()
 	var roots []uint64
 	for s := range seeds {
-		roots = append(roots, uint64(s+1))
+		roots = append(roots, x.root(s))
 	}
 	var curves []goodputCurve
 	for _, e := range x.entrants() {
