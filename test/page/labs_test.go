@@ -3,9 +3,9 @@ package page
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -51,6 +51,7 @@ type result struct {
 	Tables []struct {
 		Name string
 		Rows [][]any
+		Text [][]string // the same, as the terminal prints it
 	}
 	Plots    []struct{ Name string }
 	Players  []struct{ Name string }
@@ -178,7 +179,7 @@ func (s shown) matches(t *testing.T, r result) {
 				continue
 			}
 			for j, want := range row {
-				if err := rows[i][j].is(want); err != nil {
+				if err := rows[i][j].is(want, table.Text[i][j]); err != nil {
 					t.Errorf("%s, row %d, column %d: %v", table.Name, i+1, j+1, err)
 				}
 			}
@@ -196,47 +197,39 @@ func (s shown) matches(t *testing.T, r result) {
 	}
 }
 
-// is compares a cell with its value in JSON: the attributes to the bit, the text as far as it
-// goes.
-func (c cell) is(want any) error {
+// is compares a cell with its value in JSON, to the bit, and with its text.
+func (c cell) is(want any, text string) error {
+	if c.Text != text {
+		return fmt.Errorf("it reads %q, want %q", c.Text, text)
+	}
 	if c.Value == nil {
 		return fmt.Errorf("no data-value, want %v", want)
 	}
 	switch want := want.(type) {
 	case nil:
-		if *c.Value != "" || c.Text != "" {
-			return fmt.Errorf("%q, %q, want nothing", *c.Value, c.Text)
-		}
-		return nil
+		return equal(*c.Value, "")
 	case string:
-		if *c.Value != want || c.Text != want {
-			return fmt.Errorf("%q, %q, want %q", *c.Value, c.Text, want)
-		}
-		return nil
+		return equal(*c.Value, want)
 	case float64:
-		return c.number(want)
+		return number(*c.Value, want)
 	}
 	mean := want.(map[string]any)
 	if c.Half == nil {
 		return fmt.Errorf("no data-half, want %v", mean)
 	}
-	if half, err := strconv.ParseFloat(*c.Half, 64); err != nil || half != mean["half_width"] {
-		return fmt.Errorf("half of the interval %s, want %v", *c.Half, mean["half_width"])
-	}
-	return c.number(mean["mean"].(float64))
+	return errors.Join(number(*c.Value, mean["mean"].(float64)), number(*c.Half, mean["half_width"].(float64)))
 }
 
-func (c cell) number(want float64) error {
-	got, err := strconv.ParseFloat(*c.Value, 64)
-	if err != nil || got != want {
-		return fmt.Errorf("data-value %s, want %v", *c.Value, want)
+func equal(got, want string) error {
+	if got != want {
+		return fmt.Errorf("data-value %q, want %q", got, want)
 	}
-	text, _, _ := strings.Cut(c.Text, " ±")
-	text = strings.ReplaceAll(text, ",", "")
-	_, fraction, _ := strings.Cut(text, ".")
-	read, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.Abs(read-want) > 0.5000001*math.Pow10(-len(fraction)) {
-		return fmt.Errorf("it reads %q, want %v", c.Text, want)
+	return nil
+}
+
+func number(text string, want float64) error {
+	if got, err := strconv.ParseFloat(text, 64); err != nil || got != want {
+		return fmt.Errorf("%q, want %v", text, want)
 	}
 	return nil
 }
