@@ -80,11 +80,14 @@ func (c *calls) models(views []proxy.ModelView) []LiveModel {
 
 func liveCalls(s telemetry.Sum, judged bool) LiveCalls {
 	c := LiveCalls{
-		Seconds: s.Covers.Seconds(), Calls: s.Calls, PerSecond: rate(s.Calls, s.Covers), OutputPerSecond: rate(s.Output, s.Covers),
+		Seconds: s.Covers.Seconds(), Calls: s.Calls, PerSecond: rate(s.Calls, s.Covers),
 		Refusals: s.Of(telemetry.Refused), ClientsGone: s.Of(telemetry.ClientGone), Retries: s.Retries,
 		CallerFaults: s.Of(telemetry.CallerFault),
 		Failures:     s.Of(telemetry.EndpointFailure) + s.Of(telemetry.BackPressure) + s.Of(0), // one without an outcome is a failure of ours
 		TTFT:         quantiles(s.TTFT), TPOT: quantiles(s.TPOT),
+	}
+	if s.Reported > 0 {
+		c.OutputPerSecond = new(rate(s.Output, s.Covers))
 	}
 	if judged {
 		c.Goodput = &LiveGoodput{Judged: s.Judged, Within: s.Within, PerSecond: rate(s.Within, s.Covers)}

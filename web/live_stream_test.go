@@ -173,7 +173,7 @@ func (r *reader) state(t *testing.T) web.LiveState {
 
 func TestLive_BeginsWithTheHistoryAndTheState(t *testing.T) {
 	s := stream(t)
-	s.end(telemetry.Ended{Pool: "p", Endpoint: "a", Outcome: telemetry.Success, Output: 10, TTFT: time.Second / 2, Judged: true, Within: true, Prompt: 100, Cached: 60},
+	s.end(telemetry.Ended{Pool: "p", Endpoint: "a", Outcome: telemetry.Success, Output: 10, Reported: true, TTFT: time.Second / 2, Judged: true, Within: true, Prompt: 100, Cached: 60},
 		telemetry.Ended{Pool: "p", Endpoint: "a", Outcome: telemetry.EndpointFailure, Retries: 2, Judged: true})
 	events, _ := s.watch(t)
 	began := time.Now()
@@ -197,7 +197,7 @@ func TestLive_BeginsWithTheHistoryAndTheState(t *testing.T) {
 		state = events.state(t)
 	}
 	w := state.Models[0].Window
-	if w.Calls != 2 || w.Failures != 1 || w.Retries != 2 || w.Goodput.Judged != 2 || *w.Goodput.Share != 0.5 || *w.CachedShare != 0.6 || *w.TTFT.P99 != 0.5 || w.TPOT.P50 != nil {
+	if w.Calls != 2 || w.Failures != 1 || w.Retries != 2 || w.Goodput.Judged != 2 || *w.Goodput.Share != 0.5 || *w.CachedShare != 0.6 || *w.TTFT.P99 != 0.5 || w.TPOT.P50 != nil || *w.OutputPerSecond <= 0 {
 		t.Errorf("window %+v", w)
 	}
 	a, b := state.Models[0].Pools[0].Endpoints[0], state.Models[0].Pools[0].Endpoints[1]
