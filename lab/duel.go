@@ -15,6 +15,7 @@ import (
 // duel is article 4.2 on recorded calls, with the shadow of article 15: two policies on one
 // trace, and each in the shadow of the other.
 type duel struct {
+	seeding
 	trace       string
 	left, right string
 	engine      string
@@ -208,7 +209,8 @@ type duelRuns struct{ left, right, alone []duelRun }
 func (d *duel) run(seeds int) Findings {
 	var all duelRuns
 	var first *script
-	for seed := uint64(1); seed <= uint64(seeds); seed++ {
+	for n := range seeds {
+		seed := d.root(n)
 		s, err := d.script(seed)
 		if err != nil {
 			panic(err) // open has read a trace that is given; the excerpts are read by tests

@@ -95,6 +95,22 @@ func read(s workload.Source, most, context int) (*script, error) {
 	return x, nil
 }
 
+// shortened cuts sessions at the first call that was sent more than so long after their beginning.
+func shortened(s workload.Source, length time.Duration) workload.Source {
+	all := s.Sessions
+	s.Sessions = func(yield func(workload.Session, error) bool) {
+		for w, err := range all {
+			if i := slices.IndexFunc(w.Calls, func(c workload.Call) bool { return c.Offset > length }); i >= 0 {
+				w.Calls = w.Calls[:i]
+			}
+			if !yield(w, err) {
+				return
+			}
+		}
+	}
+	return s
+}
+
 // length returns how long it takes until the last call is sent, at least, where sessions come so
 // many times as fast.
 func (x *script) length(rate float64) time.Duration {
@@ -134,7 +150,7 @@ func enginesOf(name string, replicas, kv, blockTokens int) []sim.Engine {
 }
 
 // shortestBlock bounds the length of KV blocks: longer ones than engines have make runs fast.
-const shortestBlock = 64
+const shortestBlock = 256
 
 // policyNames returns the catalogue's names.
 func policyNames() []string {

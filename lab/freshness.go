@@ -312,11 +312,12 @@ func herdVerdicts(r [herdRules]herdings) []Verdict {
 		within("5.6", "the stale view's mean skew is 12.0", 12, stale.mean, 2, 1, ""),
 		above("5.6", "with four routers the correction lowers the mean skew", stale.mean, own.mean, 1, ""),
 		near("5.6", "with four routers the correction barely moves the peak skew", stale.peak, own.peak, 2, 1, ""),
-		holds("5.6", "that is roughly 40 % of the way to the best mean skew", 0.25 <= way && way <= 0.55, percentText(way)+", 25 to 55 % was allowed"),
+		holds("5.6", "the correction is roughly 40 % of the way to the best mean skew", 0.3 <= way && way <= 0.5, percentText(way)+", 30 to 50 % was allowed").
+			because("The correction's mean skew is the article's, 9; the stale view's is worse over seeds than in its one run, so that more of the way is gone."),
 		above("5.6", "the correction lowers the pile-up", stale.pileUp, own.pileUp, 0, " points"),
 		above("5.6", "two random choices lower the peak skew", stale.peak, two.peak, 1, ""),
 		above("5.6", "two random choices lower the mean skew", stale.mean, two.mean, 1, ""),
-		above("5.6", "two random choices halve the mean skew, or do better", halves(stale.mean), two.mean, 1, ""),
+		above("5.6", "two random choices halve the mean skew, or do better", times(0.5, stale.mean), two.mean, 1, ""),
 		above("5.6", "two random choices lower the oscillation", stale.oscillation, two.oscillation, 2, ""),
 		above("5.6", "two random choices lower the pile-up", stale.pileUp, two.pileUp, 0, " points"),
 		above("5.6", "both fixes give the best mean skew: below two random choices", two.mean, both.mean, 1, ""),
@@ -362,15 +363,6 @@ func scrapeVerdicts(runs []scrapeRun) []Verdict {
 		holds("5.6", "the amplitude grows with the scrape interval up to the work in flight", grows, "peak skew by interval: "+peaks(runs)),
 		holds("5.6", "the amplitude is roughly min(λT, L)", worst <= 0.25, fmt.Sprintf("where that is 10 or more, the peak skew is off by at most %s, 25 %% was allowed", percentText(worst))),
 	}
-}
-
-// halves returns half of each value.
-func halves(values []float64) []float64 {
-	out := make([]float64, len(values))
-	for i, v := range values {
-		out[i] = v / 2
-	}
-	return out
 }
 
 func peaks(runs []scrapeRun) string {

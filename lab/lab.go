@@ -153,16 +153,20 @@ func Catalog() []Lab {
 	return []Lab{
 		kneeLab(),
 		capacityLab(),
-		prefillSavingLab(),
+		choicesLab(),
 		routingLab(),
 		duelLab(),
+		prefillSavingLab(),
 		freshnessLab(),
 		prefixLab(),
 		engineLab(),
 		specDecodingLab(),
+		retriesLab(),
+		hedgingLab(),
 		cascadeLab(),
 		unitOfWorkLab(),
 		canaryLab(),
+		resultsLab(),
 		isolationLab(),
 	}
 }

@@ -3,110 +3,95 @@ package lab
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// eachRun runs every lab with its own settings and at every setting's bounds, on one seed.
-func eachRun(t *testing.T, check func(name string, r *Result)) {
+// TestPlayersAndPlots_AreWellFormed with the article's settings. TestRun_AtTheBounds has the others.
+func TestPlayersAndPlots_AreWellFormed(t *testing.T) {
 	for _, l := range Catalog() {
-		play := func(name string, settings ...Setting) {
-			r, err := l.Run(Options{Settings: settings, Seeds: 1})
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			check(name, r)
-		}
-		play(l.Name)
-		for _, p := range l.Params() {
-			for _, x := range ends(p) {
-				play(fmt.Sprintf("%s with %s=%s", l.Name, p.Key, x), Setting{p.Key, x})
-			}
-		}
+		wellFormed(t, l.Name, run(t, l.Name))
 	}
 }
 
-// TestPlayersAndPlots_AreWellFormed: every board has a frame and a track's value for each step,
-// within the bounds; the series of plots are as long as their axes and marks lie on an axis.
-func TestPlayersAndPlots_AreWellFormed(t *testing.T) {
-	eachRun(t, func(name string, r *Result) {
-		names := map[string]bool{}
-		for _, p := range r.Players {
-			frames, lanes := 0, 0
-			if names[p.Name] || p.Name == "" || p.Title == "" || p.Step == "" || p.Steps < 1 || len(p.Boards) == 0 {
-				t.Errorf("%s: player %q with %d steps on %d boards", name, p.Name, p.Steps, len(p.Boards))
+// wellFormed: every board has a frame and a track's value for each step, within the bounds; the
+// series of plots are as long as their axes and marks lie on an axis.
+func wellFormed(t *testing.T, name string, r *Result) {
+	t.Helper()
+	names := map[string]bool{}
+	for _, p := range r.Players {
+		frames, lanes := 0, 0
+		if names[p.Name] || p.Name == "" || p.Title == "" || p.Step == "" || p.Steps < 1 || len(p.Boards) == 0 {
+			t.Errorf("%s: player %q with %d steps on %d boards", name, p.Name, p.Steps, len(p.Boards))
+		}
+		names[p.Name] = true
+		for _, b := range p.Boards {
+			if len(b.Frames) != p.Steps || b.Track != nil && len(b.Track.Values) != p.Steps {
+				t.Errorf("%s: board %s has %d frames, %d steps", name, b.Name, len(b.Frames), p.Steps)
 			}
-			names[p.Name] = true
-			for _, b := range p.Boards {
-				if len(b.Frames) != p.Steps || b.Track != nil && len(b.Track.Values) != p.Steps {
-					t.Errorf("%s: board %s has %d frames, %d steps", name, b.Name, len(b.Frames), p.Steps)
+			frames += len(b.Frames)
+			for i, f := range b.Frames {
+				lanes += len(f.Lanes)
+				if f.Head != p.Boards[0].Frames[i].Head || f.Head == "" || f.Note == "" || len(f.Lanes) != len(p.Boards[0].Frames[0].Lanes) {
+					t.Errorf("%s: board %s, step %d: %q, %q, %d lanes", name, b.Name, i, f.Head, f.Note, len(f.Lanes))
 				}
-				frames += len(b.Frames)
-				for i, f := range b.Frames {
-					lanes += len(f.Lanes)
-					if f.Head != p.Boards[0].Frames[i].Head || f.Head == "" || f.Note == "" || len(f.Lanes) != len(p.Boards[0].Frames[0].Lanes) {
-						t.Errorf("%s: board %s, step %d: %q, %q, %d lanes", name, b.Name, i, f.Head, f.Note, len(f.Lanes))
-					}
-					for _, lane := range f.Lanes {
-						if lane.Value > p.Most || lane.Fresh > lane.Value {
-							t.Errorf("%s: board %s, step %d: %+v, bars end at %v", name, b.Name, i, lane, p.Most)
-						}
-					}
-					if f.Grid != nil {
-						for _, row := range f.Grid.Rows {
-							if len(row) != len(f.Grid.Columns) || len(f.Grid.Rows) > 8 || len(row) > 18 {
-								t.Errorf("%s: a grid of %d rows with %d cells under %d columns", name, len(f.Grid.Rows), len(row), len(f.Grid.Columns))
-							}
-						}
+				for _, lane := range f.Lanes {
+					if lane.Value > p.Most || lane.Fresh > lane.Value {
+						t.Errorf("%s: board %s, step %d: %+v, bars end at %v", name, b.Name, i, lane, p.Most)
 					}
 				}
-				if b.Track != nil {
-					for _, at := range b.Track.Flags {
-						if at < 0 || at >= p.Steps {
-							t.Errorf("%s: board %s flags step %d of %d", name, b.Name, at, p.Steps)
+				if f.Grid != nil {
+					for _, row := range f.Grid.Rows {
+						if len(row) != len(f.Grid.Columns) || len(f.Grid.Rows) > 8 || len(row) > 18 {
+							t.Errorf("%s: a grid of %d rows with %d cells under %d columns", name, len(f.Grid.Rows), len(row), len(f.Grid.Columns))
 						}
 					}
 				}
 			}
-			if frames > maxFrames || lanes > maxLanes {
-				t.Errorf("%s: player %s has %d frames and %d lanes", name, p.Name, frames, lanes)
-			}
-		}
-		names = map[string]bool{}
-		for _, p := range r.Plots {
-			if names[p.Name] || p.Name == "" || p.Title == "" || !strings.HasSuffix(p.Says, ".") || strings.Contains(p.Says, "NaN") || strings.Contains(p.Says, "–") || len(p.Series) == 0 {
-				t.Errorf("%s: plot %q, %q, %d series, says %q", name, p.Name, p.Title, len(p.Series), p.Says)
-			}
-			names[p.Name] = true
-			for _, s := range p.Series {
-				if len(s.X) != len(s.Y) || len(s.X) == 0 || s.Half != nil && len(s.Half) != len(s.X) || p.X.Names != nil && len(s.X) > len(p.X.Names) || len(s.X) > 2*maxPoints || s.Name == "" {
-					t.Errorf("%s: plot %s: series %q has %d, %d and %d values, %d names", name, p.Name, s.Name, len(s.X), len(s.Y), len(s.Half), len(p.X.Names))
-				}
-				for i := range s.X {
-					if p.X.Log && !(s.X[i] > 0) || p.Y.Log && !(s.Y[i] > 0) {
-						t.Errorf("%s: plot %s: %v, %v on a logarithmic axis", name, p.Name, s.X[i], s.Y[i])
+			if b.Track != nil {
+				for _, at := range b.Track.Flags {
+					if at < 0 || at >= p.Steps {
+						t.Errorf("%s: board %s flags step %d of %d", name, b.Name, at, p.Steps)
 					}
 				}
 			}
-			for _, m := range p.Marks {
-				if m.Axis != "x" && m.Axis != "y" || m.Label == "" {
-					t.Errorf("%s: plot %s: mark %+v", name, p.Name, m)
+		}
+		if frames > maxFrames || lanes > maxLanes {
+			t.Errorf("%s: player %s has %d frames and %d lanes", name, p.Name, frames, lanes)
+		}
+	}
+	names = map[string]bool{}
+	for _, p := range r.Plots {
+		if names[p.Name] || p.Name == "" || p.Title == "" || !strings.HasSuffix(p.Says, ".") || strings.Contains(p.Says, "NaN") || strings.Contains(p.Says, "–") || len(p.Series) == 0 {
+			t.Errorf("%s: plot %q, %q, %d series, says %q", name, p.Name, p.Title, len(p.Series), p.Says)
+		}
+		names[p.Name] = true
+		for _, s := range p.Series {
+			if len(s.X) != len(s.Y) || len(s.X) == 0 || s.Half != nil && len(s.Half) != len(s.X) || p.X.Names != nil && len(s.X) > len(p.X.Names) || len(s.X) > 2*maxPoints || s.Name == "" {
+				t.Errorf("%s: plot %s: series %q has %d, %d and %d values, %d names", name, p.Name, s.Name, len(s.X), len(s.Y), len(s.Half), len(p.X.Names))
+			}
+			for i := range s.X {
+				if p.X.Log && !(s.X[i] > 0) || p.Y.Log && !(s.Y[i] > 0) {
+					t.Errorf("%s: plot %s: %v, %v on a logarithmic axis", name, p.Name, s.X[i], s.Y[i])
 				}
 			}
 		}
-		if b, err := json.Marshal(r); err != nil || len(b) > 8<<20 {
-			t.Errorf("%s: %d bytes of JSON, %v", name, len(b), err)
+		for _, m := range p.Marks {
+			if m.Axis != "x" && m.Axis != "y" || m.Label == "" {
+				t.Errorf("%s: plot %s: mark %+v", name, p.Name, m)
+			}
 		}
-	})
+	}
+	if b, err := json.Marshal(r); err != nil || len(b) > 8<<20 {
+		t.Errorf("%s: %d bytes of JSON, %v", name, len(b), err)
+	}
 }
 
 // TestLabs_SayWhatToLookAt, and have a plot.
 func TestLabs_SayWhatToLookAt(t *testing.T) {
 	for _, l := range Catalog() {
-		r, err := l.Run(Options{Seeds: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := run(t, l.Name)
 		if len(l.Look) < 2 || len(l.Look) > 6 || len(r.Plots) < 1 || len(r.Plots) > 4 {
 			t.Errorf("%s: %d things to look at, %d plots", l.Name, len(l.Look), len(r.Plots))
 		}
@@ -116,17 +101,18 @@ func TestLabs_SayWhatToLookAt(t *testing.T) {
 			}
 			for i, word := range strings.Split(s, "`") {
 				if i%2 == 1 && !l.has(r, word) {
-					t.Errorf("%s: %q: there is no setting and no table %s", l.Name, s, word)
+					t.Errorf("%s: %q: there is no setting, no choice and no table %s", l.Name, s, word)
 				}
 			}
 		}
 	}
 }
 
-// has reports whether a word names a setting of the lab or a table of its result.
+// has reports whether a word names a setting of the lab, one of its values, or a table of its
+// result.
 func (l Lab) has(r *Result, word string) bool {
 	for _, p := range l.Params() {
-		if p.Key == word {
+		if p.Key == word || slices.Contains(p.Choices, word) {
 			return true
 		}
 	}

@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"fmt"
+
 	"kvasir/internal/seed"
 	"kvasir/selection"
 	"kvasir/selection/policy"
@@ -30,7 +32,7 @@ func newRouter(p policy.Params, replicas int, root, number uint64) *router {
 	for i := range replicas {
 		r.view.Members = append(r.view.Members, selection.Slot(i))
 		r.view.Position[i] = int32(i)
-		r.view.Endpoints[i].Weight = 1
+		r.view.Endpoints[i].Name, r.view.Endpoints[i].Weight = fmt.Sprintf("replica %d", i+1), 1
 	}
 	r.view.Candidates = r.view.Members
 	return r

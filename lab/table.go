@@ -67,6 +67,15 @@ func Mean(values []float64, digits int) Cell {
 	return Cell{kind: meanCell, value: mean, half: half, digits: digits}
 }
 
+// interval is a cell with a mean and half its 95 % interval, of figures that are known; half 0:
+// there is none.
+func interval(mean, half float64, digits int) Cell {
+	if half == 0 {
+		return Number(mean, digits)
+	}
+	return Cell{kind: meanCell, value: mean, half: half, digits: digits}
+}
+
 // Value returns the cell's number, or its mean; NaN where it has none.
 func (c Cell) Value() float64 {
 	if c.kind == numberCell || c.kind == meanCell {

@@ -40,11 +40,11 @@ func TestViews_AreOpenToEverybody(t *testing.T) {
 	}
 	base := demo(t)
 	for _, hash := range hashes(t) {
-		t.Run(strings.TrimPrefix(hash, "#"), func(t *testing.T) {
+		t.Run(strings.TrimPrefix(hash, "#/"), func(t *testing.T) {
+			t.Parallel()
 			b := open(t, desktop, base+hash)
 			b.settled()
 			b.staysInPlace()
-			b.paintsEarly()
 			b.reachableByKey()
 			b.load(string(axe))
 			b.accessible("light")
@@ -108,15 +108,19 @@ func (b *tab) paintsEarly() {
 	}
 }
 
-// The map is what people see first; how soon is a figure, not a law.
-func TestMap_PaintsEarly(t *testing.T) {
+// How soon something is to be seen is a figure, not a law.
+func TestViews_PaintEarly(t *testing.T) {
 	bothForms(t, func(t *testing.T, base string) {
-		b := open(t, desktop, base)
-		for range 5 {
-			b.do(chromedp.Reload())
-			b.ready()
-			b.settled()
-			b.paintsEarly()
+		for _, hash := range []string{"#/", "#/labs/knee", "#/live"} {
+			t.Run(strings.TrimPrefix(hash, "#/"), func(t *testing.T) {
+				b := open(t, desktop, base+hash)
+				for range 5 {
+					b.do(chromedp.Reload())
+					b.ready()
+					b.settled()
+					b.paintsEarly()
+				}
+			})
 		}
 	})
 }

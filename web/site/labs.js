@@ -8,8 +8,6 @@ import { player } from "./player.js";
 import { table } from "./table.js";
 import { sentence, title } from "./text.js";
 
-const DEFAULT_SEEDS = 20;
-
 /** The list of labs as a view. */
 export async function catalogue() {
   const labs = await list();
@@ -35,7 +33,7 @@ export async function lab(name, query, signal) {
     sidebar(labs, name),
     h("div", { class: "lab-main" },
       h("p", { class: "section" }, `article, section ${l.section}`),
-      h("h1", null, title(l.title)),
+      h("h1", null, l.title),
       h("details", { class: "about" }, h("summary", null, "what is played"), h("p", null, sentence(l.about))),
       l.look.length > 0 ? h("section", { class: "look", "aria-label": "what to look at" }, h("h2", null, "What to look at"), h("ul", null, l.look.map((x) => h("li", null, sentence(x))))) : null,
       form,
@@ -113,7 +111,7 @@ function judged(verdicts) {
 // The state: settings, seeds, step and a trace; all but the trace are in the address.
 
 function readState(l, query) {
-  const state = { settings: {}, seeds: DEFAULT_SEEDS, step: 1, trace: null };
+  const state = { settings: {}, seeds: l.seeds, step: 1, trace: null };
   for (const [key, value] of query) {
     if (key === "seeds") state.seeds = Number(value) || 0;
     else if (key === "step") state.step = Math.max(1, Number(value) || 1);
@@ -126,7 +124,7 @@ const changedOf = (l, state) => Object.entries(state.settings).filter(([key, val
 
 function queryOf(l, state) {
   const q = new URLSearchParams(changedOf(l, state));
-  if (l.seeded && state.seeds !== DEFAULT_SEEDS) q.set("seeds", state.seeds);
+  if (l.seeded && state.seeds !== l.seeds) q.set("seeds", state.seeds);
   if (state.step > 1) q.set("step", state.step);
   return q.size ? `?${q}` : "";
 }
@@ -134,7 +132,7 @@ function queryOf(l, state) {
 function commandOf(l, state) {
   const words = ["kvasir lab run", l.name];
   for (const [key, value] of changedOf(l, state)) words.push(`--set ${key}=${value}`);
-  if (l.seeded && state.seeds !== DEFAULT_SEEDS) words.push(`--seeds ${state.seeds}`);
+  if (l.seeded && state.seeds !== l.seeds) words.push(`--seeds ${state.seeds}`);
   if (state.trace) words.push(`--trace ${state.trace.name}`);
   return words.join(" ");
 }
@@ -142,7 +140,7 @@ function commandOf(l, state) {
 // The controls: a field for each setting, with a slider where it is a number.
 
 function controls(l, state, changed) {
-  const seeds = { key: "seeds", doc: "how often it is repeated; figures are means", kind: "whole", default: String(DEFAULT_SEEDS), min: 1, max: 100 };
+  const seeds = { key: "seeds", doc: "how often it is repeated; figures are means", kind: "whole", default: String(l.seeds), min: 1, max: 100 };
   const set = (key, value) => {
     if (key === "seeds") state.seeds = Number(value);
     else state.settings[key] = value;

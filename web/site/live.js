@@ -43,7 +43,7 @@ export function live(signal) {
 
   let first;
   const filled = new Promise((resolve) => { first = resolve; });
-  follow("v1/live", signal, (event, data) => {
+  const start = () => follow("v1/live", signal, (event, data) => {
     switch (event) {
       case "history":
         history = new Map(data.models.map((m) => [m.model, past(m, data)]));
@@ -61,10 +61,11 @@ export function live(signal) {
     connected = word === "connected";
     if (state) draw();
   }).catch((e) => {
-    body.replaceChildren(h("p", { class: "problem", role: "alert" }, e.message), acts.login());
+    body.replaceChildren(h("p", { class: "problem", role: "alert" }, e.message), acts.login(start));
     status.textContent = "";
     first();
   });
+  start();
   return [view, () => filled];
 }
 
@@ -301,7 +302,7 @@ function actions(changed) {
     node,
     may(now) { if (may !== now) { may = now; tell(); } },
     heard(listener) { listeners.add(listener); listener(may && token.value !== ""); },
-    login: () => h("p", null, "The token can be given at the top right; then open Live again."),
+    login: (start) => h("button", { type: "button", onclick: start }, "show with the token given above"),
     async post(path, body, words) {
       try {
         await call(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
