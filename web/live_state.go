@@ -13,6 +13,10 @@ type calls struct {
 	missed map[string]int // in the newest look
 }
 
+// early is how much less than their seconds windows look back: looks come a little early or
+// late, and a window is not to have one more for that.
+const early = time.Second / 2
+
 // look takes in what has ended since the last time.
 func (c *calls) look(now time.Time, source LiveCallSource) {
 	former := c.trails
@@ -20,7 +24,7 @@ func (c *calls) look(now time.Time, source LiveCallSource) {
 	source.Drain(func(model string, ended []telemetry.Ended, lost int) {
 		t := former[model]
 		if t == nil {
-			t = telemetry.NewTrail(now.Add(-time.Second), LiveWindow*time.Second)
+			t = telemetry.NewTrail(now.Add(-time.Second), LiveWindow*time.Second-early)
 		}
 		t.Add(now, ended)
 		c.trails[model], c.missed[model] = t, lost
@@ -41,7 +45,7 @@ func (c *calls) recent(model string) LivePoint {
 	if t == nil {
 		return LivePoint{}
 	}
-	s := t.Recent(LiveRecent * time.Second)
+	s := t.Recent(LiveRecent*time.Second - early)
 	p := LivePoint{PerSecond: rate(s.Calls, s.Covers)}
 	if s.Judged > 0 {
 		p.Goodput = new(share(s.Within, s.Judged))
