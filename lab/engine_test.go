@@ -26,7 +26,7 @@ func missed(jobs []job) int {
 	}
 	far := 0
 	for mode := range modes {
-		d, s := drain(jobs, 3, mode), stated[mode]
+		d, s := drain(jobs, 3, mode, nil), stated[mode]
 		for _, gap := range [...]int{d.iterations - s.iterations, d.silent - s.silent, d.occupied - s.occupied} {
 			far += max(gap, -gap)
 		}
@@ -106,11 +106,11 @@ func plausible(jobs []job) bool {
 func TestDrain_ByHand(t *testing.T) {
 	jobs := []job{{0, 1, 3}, {1, 2, 1}, {1, 1, 1}}
 	for mode, want := range [modes]drained{
-		static:     {iterations: 7, silent: 3, stalled: 1, occupied: 10, firstLook: 1, output: []int{0, 1, 1, 1, 0, 0, 2}},
-		continuous: {iterations: 7, silent: 4, stalled: 3, occupied: 12, firstLook: 1, output: []int{0, 0, 0, 2, 0, 2, 1}},
+		static:     {iterations: 7, silent: 3, stalled: 1, longest: 1, occupied: 10, firstLook: 1, output: []int{0, 1, 1, 1, 0, 0, 2}},
+		continuous: {iterations: 7, silent: 4, stalled: 3, longest: 2, occupied: 12, firstLook: 1, output: []int{0, 0, 0, 2, 0, 2, 1}},
 		chunked:    {iterations: 6, silent: 2, stalled: 0, occupied: 9, firstLook: 1, output: []int{0, 1, 1, 2, 0, 1}},
 	} {
-		if got := drain(jobs, 2, batching(mode)); !reflect.DeepEqual(got, want) {
+		if got := drain(jobs, 2, batching(mode), nil); !reflect.DeepEqual(got, want) {
 			t.Errorf("%v: %+v, want %+v", batching(mode), got, want)
 		}
 	}
@@ -125,8 +125,8 @@ func TestEngine_LongPrefillsTakeTheGain(t *testing.T) {
 		var s, c []float64
 		for root := range DefaultSeeds {
 			jobs := x.draw(uint64(root + 1))
-			s = append(s, float64(drain(jobs, x.slots, static).iterations))
-			c = append(c, float64(drain(jobs, x.slots, continuous).iterations))
+			s = append(s, float64(drain(jobs, x.slots, static, nil).iterations))
+			c = append(c, float64(drain(jobs, x.slots, continuous, nil).iterations))
 		}
 		if v := above("", "", s, c, 1, ""); (v.Outcome == Holds) != sooner {
 			t.Errorf("prefills of up to %d iterations: %s", prefill, v.Ours)
@@ -146,7 +146,7 @@ func TestDrain_LosesNothing(t *testing.T) {
 				work, tokens = work+j.prefill+j.output, tokens+j.output
 			}
 			for mode := range modes {
-				d := drain(jobs, slots, mode)
+				d := drain(jobs, slots, mode, nil)
 				sum, silent := 0, 0
 				for _, n := range d.output {
 					sum += n

@@ -12,12 +12,16 @@ import (
 
 // freshness is article 5.6: routers that trust the same stale numbers.
 type freshness struct {
+	seeding
+
 	replicas int
 	routers  int
 	scrape   int
 	arrivals int
 	service  int
 	ticks    int
+	stagger  bool
+	choices  int
 }
 
 func freshnessLab() Lab {
@@ -27,9 +31,16 @@ func freshnessLab() Lab {
 			"requests as they were at the last scrape, and pick by the catalogue's least-outstanding or power-of-two, of equals one at random. A corrected router adds " +
 			"what it has itself dispatched since. Skew is the most outstanding requests of a replica less the fewest, measured after the arrivals " +
 			"of a tick. The article states replicas, routers, scrape interval and length, and shows two arrivals in a tick; the service time is ours, chosen by its figures for one router.",
+		Look: []string{
+			"Play the ticks: between two scrapes every router sees the same numbers, and the replica that was emptiest gets nearly all that comes. At the next scrape it looks worst and another one gets it. The mean skew of the stale view is 13.5, and it does not calm down.",
+			"Turn `routers` from 1 to 16: the stale view's row stays at a peak of 20 and a mean of 13. The corrected rule's goes from 1.4 to 12.8, as each router knows of its own dispatches alone.",
+			"Turn `scrape` to 1: a peak of 2, though 80 % of the ticks pile up on one replica, which is now the right one. Turn it to 40 and the peak ends at 32, near the 34 requests in flight: no more can be misplaced.",
+			"Switch `stagger` on: the stale view's mean skew falls to 7.3 with the same rule. Two random replicas have 5.7 without.",
+			"Turn `choices` from 1 to 5: one random replica has a mean skew of 5.6, two have 5.7, three 8.9, and five are the full scan's herd again, 13.5. Fresh numbers turn that around: at `scrape` 1 two have 2.4.",
+		},
 		Seeded: true,
 		settings: func() experiment {
-			return &freshness{replicas: 5, routers: 4, scrape: 10, arrivals: 2, service: 17, ticks: 90}
+			return &freshness{replicas: 5, routers: 4, scrape: 10, arrivals: 2, service: 17, ticks: 90, choices: 2}
 		},
 	}
 }
@@ -42,6 +53,8 @@ func (f *freshness) params() []Param {
 		count(&f.arrivals, "arrivals", "requests a tick, over all routers", 1, 100),
 		count(&f.service, "service", "time from a dispatch to its end, ticks", 1, 1000),
 		count(&f.ticks, "ticks", "length of the run, ticks", 10, 2000),
+		toggle(&f.stagger, "stagger", "routers scrape at times of their own, spread over the interval"),
+		count(&f.choices, "choices", "replicas that are drawn at random and compared, in the rules that draw", 1, 8),
 	}
 }
 
@@ -54,14 +67,27 @@ const (
 	herdRules
 )
 
-var herdNames = [herdRules]string{"least outstanding, stale view", "least outstanding + own dispatches", "two random replicas", "both"}
+// names returns the rows' names.
+func (f *freshness) names() [herdRules]string {
+	drawn := fmt.Sprintf("best of %d random replicas", f.choices)
+	switch f.choices {
+	case 1:
+		drawn = "one random replica"
+	case 2:
+		drawn = "two random replicas"
+	}
+	return [herdRules]string{"least outstanding, stale view", "least outstanding + own dispatches", drawn, "both"}
+}
 
-func herdOf(rule int) herd {
+func (f *freshness) herdOf(rule int) herd {
 	h := herd{correct: rule == ownDispatches || rule == bothFixes}
-	if rule == staleView || rule == ownDispatches {
+	switch {
+	case rule == staleView || rule == ownDispatches:
 		h.rule = &policy.LeastOutstanding{}
-	} else {
-		h.rule = &policy.PowerOfTwo{ChoiceCount: 2}
+	case f.choices == 1:
+		h.rule = &policy.Random{}
+	default:
+		h.rule = &policy.PowerOfTwo{ChoiceCount: f.choices}
 	}
 	return h
 }
@@ -88,7 +114,7 @@ type herdings struct{ peak, mean, oscillation, pileUp []float64 }
 func (f *freshness) repeat(rule, seeds int, staggered bool) herdings {
 	var all herdings
 	for s := range seeds {
-		r := f.play(herdOf(rule), uint64(s+1), staggered)
+		r := f.play(f.herdOf(rule), f.root(s), staggered, nil)
 		all.peak, all.mean = append(all.peak, r.peak), append(all.mean, r.mean)
 		all.oscillation, all.pileUp = append(all.oscillation, r.oscillation), append(all.pileUp, r.pileUp)
 	}
@@ -101,10 +127,21 @@ func (h herdings) cells() []Cell {
 
 var herdColumns = []Column{{Name: "peak skew"}, {Name: "mean skew"}, {Name: "oscillation"}, {Name: "pile-up", Unit: "%"}}
 
+// herdTick is what is to be seen of a tick. Its slices are used again.
+type herdTick struct {
+	scraped     []int     // routers, by number
+	seen        [][]int32 // by router and replica, before the tick's dispatches
+	sent        [][2]int  // router and replica of each dispatch, in order
+	outstanding []int     // by replica, after them
+	skew        int
+}
+
 // play runs one row. In a tick requests end, then routers whose turn it is scrape, then
 // requests arrive; the skew is measured last. Staggered routers scrape at instants of their
-// own, evenly spread over the interval.
-func (f *freshness) play(h herd, root uint64, staggered bool) herding {
+// own, evenly spread over the interval. watch, unless nil, sees each tick.
+func (f *freshness) play(h herd, root uint64, staggered bool, watch func(*herdTick)) herding {
+	var seen herdTick
+	seen.seen = make([][]int32, f.routers)
 	routers := make([]*router, f.routers)
 	for i := range routers {
 		routers[i] = newRouter(h.rule, f.replicas, root, uint64(i))
@@ -119,6 +156,7 @@ func (f *freshness) play(h herd, root uint64, staggered bool) herding {
 			outstanding[i]--
 		}
 		ends[tick%f.service] = ends[tick%f.service][:0]
+		seen.scraped, seen.sent = seen.scraped[:0], seen.sent[:0]
 		for n, router := range routers {
 			phase := 0
 			if staggered {
@@ -128,13 +166,19 @@ func (f *freshness) play(h herd, root uint64, staggered bool) herding {
 				for i := range outstanding {
 					router.view.Book[i].Outstanding = int32(outstanding[i])
 				}
+				seen.scraped = append(seen.scraped, n)
+			}
+			if watch != nil {
+				seen.seen[n] = router.believes(seen.seen[n])
 			}
 		}
 		one, to := true, -1
 		for range f.arrivals {
-			router := routers[arrived%f.routers]
+			n := arrived % f.routers
+			router := routers[n]
 			arrived++
 			i := router.pick(&selection.Request{})
+			seen.sent = append(seen.sent, [2]int{n, i})
 			if h.correct {
 				router.view.Book[i].Outstanding++
 			}
@@ -152,6 +196,10 @@ func (f *freshness) play(h herd, root uint64, staggered bool) herding {
 		before = skew
 		if one {
 			piles++
+		}
+		if watch != nil {
+			seen.outstanding, seen.skew = outstanding, skew
+			watch(&seen)
 		}
 	}
 	ticks := float64(f.ticks)
@@ -174,8 +222,8 @@ func (f *freshness) run(seeds int) Findings {
 	rules := Table{Name: "rules", Title: "the four rules compared", Columns: append([]Column{{Name: "rule"}}, herdColumns...)}
 	article := Table{Name: "article", Title: "the article's table, one run of its own", Columns: rules.Columns}
 	var rows [herdRules]herdings
-	for rule, name := range herdNames {
-		rows[rule] = f.repeat(rule, seeds, false)
+	for rule, name := range f.names() {
+		rows[rule] = f.repeat(rule, seeds, f.stagger)
 		rules.Rows = append(rules.Rows, append([]Cell{Text(name)}, rows[rule].cells()...))
 		a := herdArticle[rule]
 		article.Rows = append(article.Rows, []Cell{Text(name), Number(a[0], 0), Number(a[1], 1), Number(a[2], 2), Number(a[3], 0)})
@@ -187,7 +235,13 @@ func (f *freshness) run(seeds int) Findings {
 	v = append(v, routerVerdicts(byRouters, rows[twoRandom])...)
 	v = append(v, scrapeVerdicts(byScrape)...)
 	v = append(v, above("5.6", "staggered scrapes lower the stale view's mean skew, with the same rule", rows[staleView].mean, staggered.mean, 1, ""))
-	return Findings{Tables: []Table{rules, article, routers, scrapes, staggers}, Verdicts: v}
+	player, skews := f.watch()
+	return Findings{
+		Tables:   []Table{rules, article, routers, scrapes, staggers},
+		Plots:    []Plot{skews, f.plotRouters(byRouters), f.plotScrapes(byScrape)},
+		Players:  []Player{player},
+		Verdicts: v,
+	}
 }
 
 // routerCounts are the rows of the table by routers.
@@ -198,13 +252,14 @@ var routerCounts = []int{1, 2, 4, 8, 16}
 func (f *freshness) byRouters(seeds int) (Table, [2][]herdings) {
 	t := Table{Name: "by-routers", Title: "what the number of routers does", Columns: append([]Column{{Name: "rule"}, {Name: "routers"}}, herdColumns...)}
 	var all [2][]herdings
+	names := f.names()
 	for rule := staleView; rule <= ownDispatches; rule++ {
 		for _, n := range routerCounts {
 			g := *f
 			g.routers = n
-			h := g.repeat(rule, seeds, false)
+			h := g.repeat(rule, seeds, f.stagger)
 			all[rule] = append(all[rule], h)
-			t.Rows = append(t.Rows, append([]Cell{Text(herdNames[rule]), Number(float64(n), 0)}, h.cells()...))
+			t.Rows = append(t.Rows, append([]Cell{Text(names[rule]), Number(float64(n), 0)}, h.cells()...))
 		}
 	}
 	return t, all
@@ -216,16 +271,19 @@ type scrapeRun struct {
 	bound float64 // min(λT, L)
 }
 
+// scrapeIntervals are the rows of the table by scrape interval, in ticks.
+var scrapeIntervals = []int{1, 2, 5, 10, 20, 40}
+
 // byScrape plays the stale view with other scrape intervals, the least first.
 func (f *freshness) byScrape(seeds int) (Table, []scrapeRun) {
-	t := Table{Name: "by-scrape", Title: herdNames[staleView] + ": what the scrape interval does",
+	t := Table{Name: "by-scrape", Title: f.names()[staleView] + ": what the scrape interval does",
 		Columns: append([]Column{{Name: "scrape T", Unit: "ticks"}, {Name: "λT"}, {Name: "L = λW"}, {Name: "min(λT, L)"}}, herdColumns...)}
 	var all []scrapeRun
-	for _, interval := range []int{1, 2, 5, 10, 20, 40} {
+	for _, interval := range scrapeIntervals {
 		g := *f
 		g.scrape = interval
 		dispatched, inside := float64(f.arrivals*interval), float64(f.arrivals*f.service)
-		r := scrapeRun{g.repeat(staleView, seeds, false), min(dispatched, inside)}
+		r := scrapeRun{g.repeat(staleView, seeds, f.stagger), min(dispatched, inside)}
 		all = append(all, r)
 		t.Rows = append(t.Rows, append([]Cell{Number(float64(interval), 0), Number(dispatched, 0), Number(inside, 0), Number(r.bound, 0)}, r.cells()...))
 	}
@@ -235,7 +293,7 @@ func (f *freshness) byScrape(seeds int) (Table, []scrapeRun) {
 func (f *freshness) byStagger(seeds int) (Table, herdings) {
 	t := Table{Name: "by-stagger", Title: "scrapes spread over the interval", Columns: append([]Column{{Name: "rule"}}, herdColumns...)}
 	var first herdings
-	for rule, name := range herdNames {
+	for rule, name := range f.names() {
 		h := f.repeat(rule, seeds, true)
 		if rule == staleView {
 			first = h
@@ -254,10 +312,12 @@ func herdVerdicts(r [herdRules]herdings) []Verdict {
 		within("5.6", "the stale view's mean skew is 12.0", 12, stale.mean, 2, 1, ""),
 		above("5.6", "with four routers the correction lowers the mean skew", stale.mean, own.mean, 1, ""),
 		near("5.6", "with four routers the correction barely moves the peak skew", stale.peak, own.peak, 2, 1, ""),
-		holds("5.6", "that is roughly 40 % of the way to the best mean skew", 0.25 <= way && way <= 0.55, percentText(way)+", 25 to 55 % was allowed"),
+		holds("5.6", "the correction is roughly 40 % of the way to the best mean skew", 0.3 <= way && way <= 0.5, percentText(way)+", 30 to 50 % was allowed").
+			because("The correction's mean skew is the article's, 9; the stale view's is worse over seeds than in its one run, so that more of the way is gone."),
 		above("5.6", "the correction lowers the pile-up", stale.pileUp, own.pileUp, 0, " points"),
 		above("5.6", "two random choices lower the peak skew", stale.peak, two.peak, 1, ""),
 		above("5.6", "two random choices lower the mean skew", stale.mean, two.mean, 1, ""),
+		above("5.6", "two random choices halve the mean skew, or do better", times(0.5, stale.mean), two.mean, 1, ""),
 		above("5.6", "two random choices lower the oscillation", stale.oscillation, two.oscillation, 2, ""),
 		above("5.6", "two random choices lower the pile-up", stale.pileUp, two.pileUp, 0, " points"),
 		above("5.6", "both fixes give the best mean skew: below two random choices", two.mean, both.mean, 1, ""),

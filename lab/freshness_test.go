@@ -10,9 +10,9 @@ func TestHerding_ByHand(t *testing.T) {
 		scrape, rule int
 	}{{1000, ownDispatches}, {1, staleView}, {1, ownDispatches}} {
 		x := freshness{replicas: 2, routers: 1, scrape: f.scrape, arrivals: 1, service: 1000, ticks: 8}
-		got := x.play(herdOf(f.rule), 1, false)
+		got := x.play(x.herdOf(f.rule), 1, false, nil)
 		if got != want {
-			t.Errorf("scrape every %d ticks, %s: %+v, want %+v", f.scrape, herdNames[f.rule], got, want)
+			t.Errorf("scrape every %d ticks, %s: %+v, want %+v", f.scrape, x.names()[f.rule], got, want)
 		}
 	}
 }
@@ -21,11 +21,11 @@ func TestHerding_ByHand(t *testing.T) {
 // of one tick leaves only this tick's arrivals.
 func TestHerding_RequestsEnd(t *testing.T) {
 	x := freshness{replicas: 3, routers: 2, scrape: 7, arrivals: 2, service: 1, ticks: 200}
-	if got := x.play(herdOf(staleView), 1, false); got.peak > 2 {
+	if got := x.play(x.herdOf(staleView), 1, false, nil); got.peak > 2 {
 		t.Errorf("%+v, want a skew of at most the 2 arrivals", got)
 	}
 	x.service = 5
-	if got := x.play(herdOf(staleView), 1, false); got.peak > 10 {
+	if got := x.play(x.herdOf(staleView), 1, false, nil); got.peak > 10 {
 		t.Errorf("%+v, want a skew of at most the 10 requests in flight", got)
 	}
 }

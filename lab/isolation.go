@@ -20,6 +20,8 @@ import (
 // isolation is article 13.2: what a tenant learns of others' prompts from its own times to
 // first token, and what it costs to keep that from it.
 type isolation struct {
+	seeding
+
 	replicas int
 	tenants  int
 	common   int
@@ -37,6 +39,12 @@ func isolationLab() Lab {
 			"guesses and judged on the other; a coin has 50 %. The distance is Kolmogorov and Smirnov's between the two distributions of times; that of equal " +
 			"ones is above 0 as well, as samples are finite. The tenant may be in the routing key, which says where a call goes (`prefix.share: client`), in the cache key, which says what an engine shares " +
 			"(vLLM's `cache_salt`, which `prefix.salt` sets), in both or in none. The article gives no figures of its own; the setting is ours.",
+		Look: []string{
+			"Without a tenant in any key a guess of a document that somebody sent comes back after 14 ms, any other after 68, and 85 % of the guesses are right.",
+			"The routing key alone leaves 62 %: calls of others still warm the replicas. The cache key alone leaves 58 %, as the router goes on sending guesses where the document was, and that replica is busier.",
+			"Both keys make it a coin, for 4 points of the tenants' cached tokens and 3 ms of their mean TTFT.",
+			"Turn `document` down to 256 tokens: guesses are harder to tell apart, and 69 % are still right. Turn `replicas` to 1 and the routing key does nothing.",
+		},
 		Seeded: true,
 		settings: func() experiment {
 			return &isolation{replicas: 4, tenants: 8, common: 1024, document: 3072, rate: 6, probes: 200}
@@ -319,9 +327,9 @@ func median(values []float64) float64 {
 func (x *isolation) run(seeds int) Findings {
 	var accuracy, distance, sent, other, cached, ttft [keyings][]float64
 	for s := range seeds {
-		calls := x.draw(uint64(s + 1))
+		calls := x.draw(x.root(s))
 		for k := range keyings {
-			o := x.play(calls, uint64(s+1), k)
+			o := x.play(calls, x.root(s), k)
 			accuracy[k], distance[k] = append(accuracy[k], o.accuracy()), append(distance[k], o.border().distance)
 			sent[k], other[k] = append(sent[k], median(o.sent)), append(other[k], median(o.other))
 			cached[k], ttft[k] = append(cached[k], o.cached), append(ttft[k], o.ttft)
@@ -332,12 +340,44 @@ func (x *isolation) run(seeds int) Findings {
 	for k := range keyings {
 		t.Rows = append(t.Rows, []Cell{Text(keyingNames[k]), Mean(accuracy[k], 1), Mean(distance[k], 2), Mean(sent[k], 1), Mean(other[k], 1), Mean(cached[k], 1), Mean(ttft[k], 1)})
 	}
+	plots := []Plot{plotGuesses(accuracy), x.plotTimes()}
 	coin := slices.Repeat([]float64{50}, seeds)
-	return Findings{Tables: []Table{t}, Verdicts: []Verdict{
+	return Findings{Tables: []Table{t}, Plots: plots, Verdicts: []Verdict{
 		above("13.2", "a cache hit is observable as a shorter TTFT", other[inNeither], sent[inNeither], 1, " ms"),
 		above("13.2", "a classifier on timing tells hits from misses", accuracy[inNeither], coin, 1, " points"),
 		above("13.2", "the routing key alone does not isolate", accuracy[inRouting], coin, 1, " points"),
 		near("13.2", "with the tenant in routing key and cache key guesses are a coin's", accuracy[inBoth], coin, 3, 1, " points"),
 		above("13.2", "isolation lowers the hit rate", cached[inNeither], cached[inBoth], 1, " points"),
 	}}
+}
+
+// plotGuesses draws how many guesses are right.
+func plotGuesses(accuracy [keyings][]float64) Plot {
+	p := Plot{Name: "guesses", Title: "right guesses by where the tenant is", Kind: Bars, X: Axis{Label: "tenant in", Names: keyingNames[:]}, Y: Axis{Label: "right guesses", Unit: "%", Most: 100},
+		Marks: []Mark{{"y", 50, "a coin"}}, Series: []Series{bars("right guesses", accuracy[:]...)}}
+	p.Says = fmt.Sprintf("With the tenant in neither key %s %% of the guesses are right, in both %s %%.", decimal(average(accuracy[inNeither]), 0), decimal(average(accuracy[inBoth]), 0))
+	return p
+}
+
+// plotTimes draws the two distributions of times on the first seed, without a tenant in any key
+// and with it in both.
+func (x *isolation) plotTimes() Plot {
+	p := Plot{Name: "times", Title: "times to first token of guesses, first seed", Kind: Steps, X: Axis{Label: "TTFT", Unit: "ms"}, Y: Axis{Label: "guesses that took no longer", Unit: "%", Most: 100}}
+	calls := x.draw(x.root(0))
+	medians := map[int][2]float64{}
+	for _, k := range []int{inNeither, inBoth} {
+		o := x.play(calls, x.root(0), k)
+		for i, values := range [][]float64{o.sent, o.other} {
+			s := Series{Name: [...]string{"sent", "not sent"}[i] + ", tenant in " + keyingNames[k]}
+			sorted := slices.Sorted(slices.Values(values))
+			for n, v := range sorted {
+				s.X, s.Y = append(s.X, v), append(s.Y, 100*float64(n+1)/float64(len(sorted)))
+			}
+			p.Series = append(p.Series, s)
+		}
+		medians[k] = [2]float64{median(o.sent), median(o.other)}
+	}
+	p.Says = fmt.Sprintf("Half of the guesses of sent documents take no longer than %s ms, of others %s ms; with the tenant in both keys %s and %s ms.",
+		decimal(medians[inNeither][0], 0), decimal(medians[inNeither][1], 0), decimal(medians[inBoth][0], 0), decimal(medians[inBoth][1], 0))
+	return p
 }

@@ -10,14 +10,26 @@ import (
 	"testing"
 )
 
-// run plays a lab with the article's settings.
-func run(t *testing.T, name string, settings ...Setting) *Result {
+// played has the results of labs with the article's settings: tests only read them.
+var played = map[string]*Result{}
+
+// run plays a lab with the article's settings, once.
+func run(t *testing.T, name string) *Result {
+	t.Helper()
+	if played[name] == nil {
+		played[name] = again(t, name)
+	}
+	return played[name]
+}
+
+// again plays a lab with the article's settings.
+func again(t *testing.T, name string) *Result {
 	t.Helper()
 	l, err := Lookup(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := l.Run(Options{Settings: settings, Seeds: l.DefaultSeeds()})
+	r, err := l.Run(Options{Seeds: l.DefaultSeeds()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,14 +39,19 @@ func run(t *testing.T, name string, settings ...Setting) *Result {
 // doNotHold lists the claims of the article that we find otherwise, by lab, with a word of
 // their cause. TestClaims fails when one of them does hold, as when any other does not.
 var doNotHold = map[string]map[string]string{
+	"choices": {
+		"nearly all of the gain comes from going from one choice to two: in the greatest load":           "a third choice still takes one",
+		"near ρ = 1 lowering the arrival rate beats any change of routing rule (ρ = 0.95, a tenth less)": "act as one",
+	},
 	"routing": {
 		"two choices attain what round robin does":          "which sees none",
-		"without reaching its tail":                         "spread from trace to trace",
+		"two choices do not reach least outstanding's tail": "spread from trace to trace",
 		"prefix-aware puts out more than least outstanding": "lost to skew",
 		"prefix-aware puts out more than two choices":       "lost to skew",
 	},
 	"freshness": {
-		"the correction alone oscillates more than the stale view": "the other way round",
+		"the correction alone oscillates more than the stale view":        "the other way round",
+		"the correction is roughly 40 % of the way to the best mean skew": "the stale view's is worse",
 	},
 }
 
@@ -63,6 +80,65 @@ func TestClaims(t *testing.T) {
 		}
 		if found != len(doNotHold[l.Name]) {
 			t.Errorf("%s: %d of %d listed claims were judged", l.Name, found, len(doNotHold[l.Name]))
+		}
+	}
+}
+
+// onTheEdge lists verdicts that other seeds may turn, with the reason.
+var onTheEdge = map[string]map[string]string{
+	"routing": {
+		"random has the worst tail of the rules that see no load":          "it holds by 39 ± 13 ticks over 400 seeds, which 20 do not always show",
+		"prefix-aware does not win the attainment: least outstanding does": "it holds by 2.5 ± 0.3 points over 400 seeds, which 20 do not always show",
+		"two choices do not reach least outstanding's tail":                "it holds by 11 ± 3 ticks over 400 seeds, which 20 do not always show",
+	},
+	"freshness": {
+		"with four routers the correction barely moves the peak skew": "it moves by 1.9 ± 0.2 over 400 seeds, and 2 is allowed",
+	},
+}
+
+// TestClaims_DoNotHangOnTheSeeds: over three sets of seeds that share no draw, the one of
+// TestClaims among them, every verdict is the same but those on the edge.
+func TestClaims_DoNotHangOnTheSeeds(t *testing.T) {
+	for _, l := range Catalog() {
+		if !l.Seeded {
+			continue
+		}
+		outcomes := map[string][]Outcome{}
+		var ours []map[string]string
+		for set := range 3 {
+			verdicts := run(t, l.Name).Verdicts
+			if set > 0 {
+				x := l.settings()
+				other, ok := x.(interface{ skip(int) })
+				if !ok {
+					t.Fatalf("%s is seeded and does not embed seeding", l.Name)
+				}
+				other.skip(set * l.DefaultSeeds())
+				verdicts = x.run(l.DefaultSeeds()).Verdicts
+			}
+			said := map[string]string{}
+			for _, v := range verdicts {
+				if _, twice := said[v.Claim]; twice {
+					t.Errorf("%s judges twice: %s", l.Name, v.Claim)
+				}
+				said[v.Claim] = v.Ours
+				outcomes[v.Claim] = append(outcomes[v.Claim], v.Outcome)
+			}
+			ours = append(ours, said)
+		}
+		for claim := range onTheEdge[l.Name] {
+			if outcomes[claim] == nil {
+				t.Errorf("%s: %s is on the edge and not judged", l.Name, claim)
+			}
+		}
+		for claim, by := range outcomes {
+			reason, edge := onTheEdge[l.Name][claim]
+			if differ := by[0] != by[1] || by[0] != by[2]; differ && !edge {
+				t.Errorf("%s: %s: %v; %s | %s | %s", l.Name, claim, by, ours[0][claim], ours[1][claim], ours[2][claim])
+			}
+			if edge && reason == "" {
+				t.Errorf("%s: %s is on the edge without a reason", l.Name, claim)
+			}
 		}
 	}
 }
@@ -101,7 +177,7 @@ func TestCatalog_IsWellFormed(t *testing.T) {
 // TestRun_GivesTheSameBytes twice, as text and as JSON.
 func TestRun_GivesTheSameBytes(t *testing.T) {
 	for _, l := range Catalog() {
-		a, b := run(t, l.Name), run(t, l.Name)
+		a, b := run(t, l.Name), again(t, l.Name)
 		x, err := json.Marshal(a)
 		if err != nil {
 			t.Fatalf("%s: %v", l.Name, err)
@@ -124,8 +200,8 @@ func ends(p Param) []string {
 	return []string{show(p.Min), show(p.Max)}
 }
 
-// TestRun_AtTheBounds: every setting at its least and at its greatest value gives tables,
-// and no verdict unless that is the article's.
+// TestRun_AtTheBounds: every setting at its least and at its greatest value gives tables, plots
+// and players, and no verdict unless that is the article's.
 func TestRun_AtTheBounds(t *testing.T) {
 	for _, l := range Catalog() {
 		for _, p := range l.Params() {
@@ -135,11 +211,9 @@ func TestRun_AtTheBounds(t *testing.T) {
 					t.Errorf("%s: %v", l.Name, err)
 					continue
 				}
+				wellFormed(t, fmt.Sprintf("%s with %s=%s", l.Name, p.Key, x), r)
 				if (len(r.Verdicts) == 0) != (x != p.Default) {
 					t.Errorf("%s with %s=%v: %d verdicts", l.Name, p.Key, x, len(r.Verdicts))
-				}
-				if _, err := json.Marshal(r); err != nil {
-					t.Errorf("%s with %s=%v: %v", l.Name, p.Key, x, err)
 				}
 				for _, table := range r.Tables {
 					for _, row := range table.Rows {

@@ -14,6 +14,12 @@ type Player struct {
 // maxFrames bounds the frames of a player over all its boards: more steps are cut.
 const maxFrames = 2000
 
+// maxLanes bounds the lanes of all frames of a player.
+const maxLanes = 40_000
+
+// stepsWithin returns how many steps a player may have with so many boards of so many lanes.
+func stepsWithin(boards, lanes int) int { return min(maxFrames/boards, maxLanes/(boards*lanes)) }
+
 // Board is one variant's run.
 type Board struct {
 	Name   string  `json:"name"`

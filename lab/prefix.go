@@ -19,6 +19,12 @@ func prefixLab() Lab {
 			"equals the first replica is taken. The prefix-aware router prefers the least loaded replica that holds the prefix, unless the loads " +
 			"differ by more than the threshold. The article does not publish its trace: ours was found by a search for one that " +
 			"satisfies every fact that it states, and the search is a test.",
+		Look: []string{
+			"Step through the twelve requests: by load alone the four hits are accidents, where the turn happens to come back to the replica that holds the prefix. By affinity six are meant.",
+			"R4 and R8 are the price of the hatch: P1's replica is more than two requests ahead, so they go to the emptiest one and prefill 4,180 tokens that another replica holds.",
+			"Turn `threshold` to 12: nine hits and 11,180 tokens in place of six and 21,180, and loads of 8, 2, 2. Turn it to 0: four hits, as many as by load alone.",
+			"The dial is not even: at 4 there are fewer hits than at 3. A hatch that opens too late throws away a prefix that would have been asked for again.",
+		},
 		settings: func() experiment { return &prefix{replicas: 3, threshold: 2} },
 	}
 }
@@ -151,7 +157,12 @@ func (p *prefix) run(int) Findings {
 			Number(float64(r.prefill), 0), Text(joined(r.loads))})
 	}
 
-	return Findings{Tables: []Table{routers, steps, dial}, Verdicts: prefixVerdicts(load, aware, free)}
+	return Findings{
+		Tables:   []Table{routers, prefixArticle(load, aware, free), steps, dial},
+		Plots:    p.plots(),
+		Players:  []Player{p.player()},
+		Verdicts: prefixVerdicts(load, aware, free),
+	}
 }
 
 // prefixVerdicts compares the routers by load, with the threshold, and without one.
@@ -164,6 +175,9 @@ func prefixVerdicts(load, aware, free placed) []Verdict {
 		equals("6.1", "two requests drop affinity, and both miss", whole(2, aware.dropped), whole(2, aware.missed)),
 		equals("6.1", "without a threshold the loads are 8, 2, 2", loadFigures(free.loads)...),
 		holds("6.1", "without a threshold the hit rate rises", free.hits > aware.hits, fmt.Sprintf("%d of 12 hits", free.hits)),
+		holds("16", "prioritize affinity and hits rise while load skews; take the hatch and load evens out while the request loses its cache",
+			free.hits > aware.hits && spread(free.loads) > spread(aware.loads) && aware.missed == aware.dropped,
+			fmt.Sprintf("hits %d and %d, loads apart by %d and %d, without and with the threshold", free.hits, aware.hits, spread(free.loads), spread(aware.loads))),
 		equals("6.1", "the first request is P1 with 4,000 + 180 tokens and goes to replica 1 in both", whole(4000, prefixTrace[0].head), whole(180, prefixTrace[0].tail),
 			whole(1, load.requests[0].replica+1), whole(1, aware.requests[0].replica+1)),
 	}

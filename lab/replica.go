@@ -37,6 +37,7 @@ type replica struct {
 	promised   map[int]bool // families that were sent here
 
 	assigned, completed int
+	busy, prefills      int // ticks in which it worked, and in which it prefilled
 }
 
 func newReplica(prefillRate, capacity, slots int) *replica {
@@ -100,6 +101,7 @@ func (r *replica) step(tick int) (output int) {
 	r.admit()
 	switch {
 	case r.prefilling != nil:
+		r.busy, r.prefills = r.busy+1, r.prefills+1
 		c := r.prefilling
 		if c.left -= r.prefillRate; c.left > 0 {
 			return 0
@@ -115,6 +117,7 @@ func (r *replica) step(tick int) (output int) {
 		}
 		return 1
 	case len(r.running) > 0:
+		r.busy++
 		kept := r.running[:0]
 		output = len(r.running)
 		for _, c := range r.running {

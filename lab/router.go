@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"fmt"
+
 	"kvasir/internal/seed"
 	"kvasir/selection"
 	"kvasir/selection/policy"
@@ -30,7 +32,7 @@ func newRouter(p policy.Params, replicas int, root, number uint64) *router {
 	for i := range replicas {
 		r.view.Members = append(r.view.Members, selection.Slot(i))
 		r.view.Position[i] = int32(i)
-		r.view.Endpoints[i].Weight = 1
+		r.view.Endpoints[i].Name, r.view.Endpoints[i].Weight = fmt.Sprintf("replica %d", i+1), 1
 	}
 	r.view.Candidates = r.view.Members
 	return r
@@ -41,4 +43,13 @@ func (r *router) pick(q *selection.Request) int {
 	rand := seed.New(r.root, seed.Pick, r.number, r.draws)
 	r.draws++
 	return int(r.view.Candidates[r.policy.Pick(&r.view, q, &rand).Index])
+}
+
+// believes returns the outstanding calls of each replica as the router counts them, in into.
+func (r *router) believes(into []int32) []int32 {
+	into = into[:0]
+	for i := range r.view.Book {
+		into = append(into, r.view.Book[i].Outstanding)
+	}
+	return into
 }
