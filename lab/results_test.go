@@ -56,6 +56,9 @@ func TestResults_CurvesCrossWhereGoodputIs(t *testing.T) {
 		if row[0].String() != goodput.Rows[i][0].String() || i > 0 && goodput.Rows[i][1].Value() > goodput.Rows[i-1][1].Value() {
 			t.Errorf("row %d: %v, %v", i, row, goodput.Rows[i])
 		}
+		if row[1].Value() < 90 || row[curvePoints].Value() > 60 {
+			t.Errorf("the curve of %s goes from %v to %v", row[0], row[1], row[curvePoints])
+		}
 		for k := range curvePoints {
 			if r.Plots[0].Series[i].Y[k] != row[k+1].Value() {
 				t.Errorf("the plot has %v, the table %v", r.Plots[0].Series[i].Y[k], row[k+1])
