@@ -141,6 +141,7 @@ func Catalog() []Lab {
 		capacityLab(),
 		choicesLab(),
 		routingLab(),
+		weightsLab(),
 		prefillSavingLab(),
 		freshnessLab(),
 		prefixLab(),
