@@ -90,6 +90,7 @@ var drawing = []room{
 	{"telemetry", live, telemetry},
 	{"config", live, whole},
 	{"cmd", live, whole},
+	{".", live, whole}, // the source that the page shows; nothing else is at the root
 
 	{"internal", pure, common},
 	{"internal/testkit", live, whole},
@@ -109,6 +110,7 @@ var guests = []struct {
 	{"selection/policy", []string{"config", "cmd", "sim", "lab"}, "a policy reaches the machine as a value; only the wiring knows the catalogue"},
 	{"sim", []string{"lab", "cmd", "web"}, "what is live must not depend on the simulator"},
 	{"lab", []string{"cmd", "web"}, "experiments are run by a command or from the page"},
+	{".", []string{"web"}, "the source is shown on the page and read by nobody else"},
 	{"config", []string{"cmd", "web"}, "each package owns its part of the file; only the wiring knows the sum"},
 	{"internal/testkit", nil, "it serves tests"},
 }
@@ -120,6 +122,7 @@ var pickers = []string{"gateway/flow", "selection/policy", "lab"}
 var allowed = []struct{ folder, path, reason string }{
 	{"internal/kvblock", "github.com/cespare/xxhash/v2", "the one block hash"},
 	{"accelerator", "embed", "the catalogue of devices is part of the binary"},
+	{"lab", "embed", "excerpts of traces, and the figures of the results, are part of the binary"},
 	{"selection/prefix", "unsafe", "Sizeof measures what its budget bounds"},
 }
 

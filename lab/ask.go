@@ -23,7 +23,7 @@ const MaxAskedSeeds = 100
 type Asked struct {
 	Lab      string            `json:"lab"`
 	Settings map[string]string `json:"settings"` // as on the command line
-	Seeds    int               `json:"seeds"`    // 0: DefaultSeeds
+	Seeds    int               `json:"seeds"`    // 0: the lab's own number
 	Trace    *Trace            `json:"trace"`
 }
 
@@ -48,7 +48,7 @@ func Answer(question []byte) ([]byte, error) {
 	}
 	o := Options{Seeds: q.Seeds, Trace: q.Trace}
 	if o.Seeds == 0 {
-		o.Seeds = DefaultSeeds
+		o.Seeds = l.DefaultSeeds()
 	}
 	if o.Seeds > MaxAskedSeeds {
 		return nil, fmt.Errorf("seeds is %d; allowed: 1 to %d", o.Seeds, MaxAskedSeeds)
@@ -72,6 +72,7 @@ type Listed struct {
 	About   string   `json:"about"`
 	Look    []string `json:"look"`
 	Seeded  bool     `json:"seeded"`
+	Seeds   int      `json:"seeds"` // where nothing else is asked for; 0: nothing is drawn
 	Traced  bool     `json:"traced"`
 	Params  []Param  `json:"params"`
 }
@@ -84,7 +85,7 @@ func List() []Listed {
 		if look == nil {
 			look = []string{}
 		}
-		labs = append(labs, Listed{l.Name, l.Title, l.Section, l.About, look, l.Seeded, l.Traced, l.Params()})
+		labs = append(labs, Listed{l.Name, l.Title, l.Section, l.About, look, l.Seeded, l.DefaultSeeds(), l.Traced, l.Params()})
 	}
 	return labs
 }

@@ -15,7 +15,8 @@ import (
 // MaxSeeds bounds how often a lab is repeated.
 const MaxSeeds = 1000
 
-// DefaultSeeds is how often a seeded lab is repeated where nothing else is asked for.
+// DefaultSeeds is how often a seeded lab is repeated where nothing else is asked for and it
+// says nothing else itself.
 const DefaultSeeds = 20
 
 // Lab is an experiment. Labs are values of Catalog; they are never changed.
@@ -28,7 +29,20 @@ type Lab struct {
 	Seeded  bool     // something is drawn at random: figures are means over seeds
 	Traced  bool     // it can be run on a trace of one's own
 
+	repeats  int               // DefaultSeeds of this lab; 0: as of all
 	settings func() experiment // with the article's settings
+}
+
+// DefaultSeeds returns how often the lab is repeated where nothing else is asked for; 0 where
+// nothing is drawn.
+func (l Lab) DefaultSeeds() int {
+	switch {
+	case !l.Seeded:
+		return 0
+	case l.repeats > 0:
+		return l.repeats
+	}
+	return DefaultSeeds
 }
 
 // experiment is a lab's settings and what is done with them. Seeds count from 1.
@@ -141,6 +155,7 @@ func Catalog() []Lab {
 		capacityLab(),
 		choicesLab(),
 		routingLab(),
+		duelLab(),
 		weightsLab(),
 		prefillSavingLab(),
 		freshnessLab(),
@@ -151,8 +166,9 @@ func Catalog() []Lab {
 		hedgingLab(),
 		cascadeLab(),
 		unitOfWorkLab(),
-		canaryLab(),
 		isolationLab(),
+		canaryLab(),
+		resultsLab(),
 	}
 }
 

@@ -49,12 +49,16 @@ const noAnswer = 1<<31 - 1
 // workload recognises the file and returns its sessions. The first bad record ends them with
 // an error that names the line, and so does the first call without a known answer length.
 // They may be gone through as often as one likes.
-func (t *Trace) workload() (*trace.Trace, error) {
+func (t *Trace) workload() (*trace.Trace, error) { return t.drawn(0) }
+
+// drawn is workload where a seed decides what the file leaves open: where in its bin a call
+// lies, when a session without a time comes.
+func (t *Trace) drawn(seed uint64) (*trace.Trace, error) {
 	if len(t.Data) > MaxTrace {
 		return nil, fmt.Errorf("%s: it has %d bytes; allowed: %d", t.Name, len(t.Data), MaxTrace)
 	}
 	file := trace.File{Name: t.Name, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(t.Data)), nil }}
-	tr, err := trace.Open(file, trace.Options{Format: trace.Format(t.Format), Strict: true, AnswerTokens: noAnswer})
+	tr, err := trace.Open(file, trace.Options{Format: trace.Format(t.Format), Strict: true, Seed: seed, AnswerTokens: noAnswer})
 	if err != nil {
 		return nil, err
 	}

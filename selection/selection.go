@@ -319,6 +319,21 @@ type Decision struct {
 	Candidates []Candidate
 
 	Conversation kvblock.Hash // the call's; 0: not known
+
+	Shadow *Shadow // nil: no other policy ranks the pool's calls beside its own
+}
+
+// Shadow says what another policy would have picked, from the same candidates.
+type Shadow struct {
+	Policy    string
+	Reason    Reason
+	Chosen    int // into Candidates
+	Predicted time.Duration
+
+	// Parallel to Candidates.
+	Scores        []float64
+	OverlapTokens []int    // as Candidate's; 0 unless one of the two policies uses overlap
+	Parts         [][]Part // nil unless the policy is an Explainer
 }
 
 // Candidate is one endpoint of a Decision.

@@ -56,6 +56,9 @@ func (w *world) addRouter(i int) error {
 	}
 	present := r.present(0)
 	r.machine = flow.New(present)
+	if x := c.Shadow; x != nil && !r.machine.Shadow(x.Pool, x.PolicyName, x.Policy) {
+		return fmt.Errorf("router %d: its machine has no pool %q to shadow", i, x.Pool)
+	}
 	r.place(present, r.machine.Placement(present), 0)
 	w.routers = append(w.routers, r)
 	if c.Scrape > 0 {

@@ -37,6 +37,11 @@ type Scenario struct {
 	PeerDelay time.Duration // until the others have it
 	PeerLoss  float64       // share of what is told that a gateway does not get, 0 to 1
 
+	// Shadow is the rule of a policy that ranks the calls beside the one that places them, with
+	// ShadowParams or its defaults; without a name there is none. Decided hears of its choices.
+	Shadow       policy.Rule
+	ShadowParams policy.Params
+
 	Workload SessionsConfig // Routers, Seed, EngineBlockTokens and Ended are filled in
 	Warmup   time.Duration  // calls that come earlier are not measured
 	SLO      SLO
@@ -62,6 +67,9 @@ type Scenario struct {
 	// Sampled, where set, hears every second what each engine reports.
 	Sampled func(e int, now mono.Time, s *engine.Stats)
 
+	// Decided, where set, hears of every decision, with its explanation.
+	Decided func(gateway int, d *selection.Decision)
+
 	// Ended, where set, hears of every call once it is over, the warm-up's included, of its
 	// session, and which of that it is.
 	Ended func(s *SessionRecord, number int, r *Record)
@@ -83,6 +91,9 @@ func (s *Scenario) Defaults() {
 	}
 	if s.Params == nil && s.Rule.Params != nil {
 		s.Params = s.Rule.Params()
+	}
+	if s.ShadowParams == nil && s.Shadow.Params != nil {
+		s.ShadowParams = s.Shadow.Params()
 	}
 }
 
@@ -110,7 +121,7 @@ func (s Scenario) Run() (*Summary, error) {
 		Engines: s.Engines, Feed: feed, Stopped: func() bool {
 			hopeless = s.Misses > 0 && m.all.calls-m.all.good > s.Misses
 			return hopeless || s.Stopped != nil && s.Stopped()
-		}, Sampled: s.Sampled, Gaps: m.all.Gaps,
+		}, Sampled: s.Sampled, Gaps: m.all.Gaps, Decided: s.Decided,
 		Ended: func(r *Record) {
 			st := r.Tag.(*step)
 			m.call(st.session.record.Class, r)
@@ -213,6 +224,10 @@ func (s *Scenario) Router(g int) Router {
 			SLO: selection.SLO{TTFT: s.SLO.TTFT, TPOT: s.SLO.TPOT}, Pools: []flow.Pool{pool},
 		},
 	}
+	if s.ShadowParams != nil {
+		r.Shadow = &Shadow{Pool: pool.Name, PolicyName: s.Shadow.Name, Policy: s.ShadowParams.New()}
+	}
+	r.Machine.Explain = s.Decided != nil
 	r.PeerDelay = s.PeerDelay
 	if r.Machine.Sharing = s.Sharing; s.Sharing.On {
 		r.Machine.Sharing.Peer = flow.PeerID(g + 1)

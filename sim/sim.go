@@ -62,9 +62,18 @@ type Router struct {
 	Delay   time.Duration                        // from the reading of a gauge until the router has it
 	Loss    func(engine int, now mono.Time) bool // whether a scrape is lost; nil: none is
 
+	Shadow *Shadow // nil: none
+
 	// Of what other routers tell, where their machines do (flow.Sharing).
 	PeerDelay time.Duration                      // until this one has it
 	PeerLoss  func(peer int, now mono.Time) bool // whether this one does not get it; nil: it does
+}
+
+// Shadow is a policy that ranks a pool's calls beside the one that places them; see
+// flow.Machine.Shadow.
+type Shadow struct {
+	Pool, PolicyName string
+	Policy           selection.Policy
 }
 
 // Engine is one replica and what happens to it.

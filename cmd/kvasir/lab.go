@@ -17,14 +17,17 @@ import (
 const labUsage = `usage: kvasir lab list [--format table|json]
        kvasir lab run NAME|all [--set KEY=VALUE]... [--seeds N] [--trace FILE [--in FORMAT]]
                                [--format table|json|markdown]
+       kvasir lab export DIR [--force]
 
 list prints the labs with their settings. run plays one lab, or all of them, and prints
 its tables and a verdict on every claim of the article that it checks. A claim that does
-not hold is a result, not a failure of the command.
+not hold is a result, not a failure of the command. export writes the page with the labs as
+a static site; kvasir lab export -h says more.
 
 flags of run:
   --set KEY=VALUE   a setting of the one lab that is run; may be given many times (default: the article's settings)
-  --seeds N         how often a lab with random draws is repeated (default 20)
+  --seeds N         how often a lab with random draws is repeated (default 20, or what
+                    kvasir lab list says)
   --trace FILE      a recorded trace for the one lab that is run, where it takes one; zstd or gzip, or neither
   --in FORMAT       the trace's format (default: found out by its first record)
   --format FORMAT   table, json or markdown (default table)
@@ -47,8 +50,11 @@ type labOptions struct {
 	format   string
 }
 
-// runLab is kvasir lab: it lists the labs, or runs them.
-func runLab(_ context.Context, env environment, args []string) int {
+// runLab is kvasir lab: it lists the labs, runs them, or exports them.
+func runLab(ctx context.Context, env environment, args []string) int {
+	if len(args) > 0 && args[0] == "export" {
+		return runLabExport(ctx, env, args[1:])
+	}
 	o, err := parseLab(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(env.stdout, labUsage)
@@ -121,7 +127,7 @@ func (o *labOptions) command(w io.Writer) (func() error, error) {
 	case len(o.words) > 0:
 		return nil, fmt.Errorf("no such command: %q", o.words[0])
 	}
-	return nil, errors.New("expected list or run")
+	return nil, errors.New("expected list, run or export")
 }
 
 // run plays what is asked for.
@@ -148,7 +154,11 @@ func (o *labOptions) run() ([]*lab.Result, error) {
 	}
 	var results []*lab.Result
 	for _, l := range labs {
-		r, err := l.Run(lab.Options{Settings: o.settings, Seeds: o.seeds, Trace: given})
+		seeds := o.seeds
+		if !o.seeded {
+			seeds = l.DefaultSeeds()
+		}
+		r, err := l.Run(lab.Options{Settings: o.settings, Seeds: seeds, Trace: given})
 		if err != nil {
 			return nil, unknownSettings(l, err)
 		}
@@ -226,7 +236,11 @@ func (o *labOptions) list(w io.Writer) error {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		fmt.Fprintf(&b, "%s: %s (article %s)\n", l.Name, l.Title, l.Section)
+		repeats := ""
+		if n := l.DefaultSeeds(); n > 0 && n != lab.DefaultSeeds {
+			repeats = fmt.Sprintf("; %d seeds", n)
+		}
+		fmt.Fprintf(&b, "%s: %s (article %s%s)\n", l.Name, l.Title, l.Section, repeats)
 		for _, p := range l.Params() {
 			fmt.Fprintf(&b, "  %-16s %s (default %s; %s)\n", p.Key, p.Doc, p.Default, p.Allowed())
 		}

@@ -42,6 +42,8 @@ an hour on two cores.
   --quick               four pools and the mixed ones of 8 replicas, 3 seeds, a coarser search, half
                         as many sessions, neither tuned peers nor other costs: for a look
   --format NAME         table, json or md (default table)
+  --figures FILE        play nothing: print what a page that --format md has written says of each
+                        cell, as JSON, which the lab results shows (lab/results.json)
   --out FILE            (default: standard output)
   --machine TEXT        what the report says of the machine (default: its cores and Go's version)
   --jobs N              runs at a time (default: the machine's cores)
@@ -63,6 +65,7 @@ type resultsOptions struct {
 	share, tolerance             float64
 	tuned, sensitivity           bool
 	list                         bool
+	figures                      string // of a page; empty: none
 	jobs                         int
 }
 
@@ -78,6 +81,13 @@ func runResults(ctx context.Context, env environment, args []string) int {
 	case o.list:
 		for _, c := range o.cells {
 			fmt.Fprintf(env.stdout, "%-22s %s\n", c.Name, c.Pool)
+		}
+		return 0
+	}
+	if o.figures != "" {
+		if err := o.printFigures(env); err != nil {
+			fmt.Fprintf(env.stderr, "kvasir results: %v\n", err)
+			return 1
 		}
 		return 0
 	}
@@ -111,6 +121,7 @@ func parseResults(env environment, args []string) (*resultsOptions, error) {
 	f.BoolVar(&o.sensitivity, "sensitivity", true, "")
 	quick := f.Bool("quick", false, "")
 	f.StringVar(&o.format, "format", "table", "")
+	f.StringVar(&o.figures, "figures", "", "")
 	f.StringVar(&o.out, "out", "", "")
 	f.StringVar(&o.machine, "machine", fmt.Sprintf("%d cores, %s, %s/%s", runtime.GOMAXPROCS(0), runtime.Version(), runtime.GOOS, runtime.GOARCH), "")
 	f.IntVar(&o.jobs, "jobs", runtime.GOMAXPROCS(0), "")
@@ -181,6 +192,12 @@ func parseResults(env environment, args []string) (*resultsOptions, error) {
 	o.list = *cells == "list"
 	if o.list {
 		*cells = "*"
+	} else if o.figures != "" {
+		for name := range given {
+			if name != "figures" && name != "out" {
+				errs = append(errs, fmt.Errorf("--%s: with --figures nothing is played; only --out goes with it", name))
+			}
+		}
 	} else if err := folder(o.traces); err != nil {
 		errs = append(errs, err)
 	}
@@ -305,7 +322,7 @@ func (o *resultsOptions) run(ctx context.Context, env environment) error {
 	}
 	r.Bars = contest.Bars(r.Results)
 	r.Took = time.Since(began).Round(time.Second)
-	write := func(w io.Writer) error {
+	return o.write(env, func(w io.Writer) error {
 		switch o.format {
 		case "json":
 			return printJSON(w, r)
@@ -313,11 +330,29 @@ func (o *resultsOptions) run(ctx context.Context, env environment) error {
 			return r.Markdown(w)
 		}
 		return r.Text(w)
-	}
+	})
+}
+
+// write writes where --out says.
+func (o *resultsOptions) write(env environment, content func(io.Writer) error) error {
 	if o.out == "" {
-		return write(env.stdout)
+		return content(env.stdout)
 	}
-	return createFile(o.out, write)
+	return createFile(o.out, content)
+}
+
+// printFigures writes the figures of a page.
+func (o *resultsOptions) printFigures(env environment) error {
+	f, err := os.Open(o.figures)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	figures, err := contest.ReadFigures(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.figures, err)
+	}
+	return o.write(env, func(w io.Writer) error { return printJSON(w, figures) })
 }
 
 // cell plays one cell.

@@ -90,9 +90,9 @@ func (b *adapterBook) match(adapter kvblock.Hash) {
 	}
 }
 
-// rebook gives the machine the book of adapters if one of its policies needs it.
+// rebook gives the machine the book of adapters if one of its policies, or a shadow, needs it.
 func (m *Machine) rebook() {
-	switch needed := slices.ContainsFunc(m.pools, func(p *pool) bool { return p.usesAdapters }); {
+	switch needed := slices.ContainsFunc(m.pools, func(p *pool) bool { return p.usesAdapters || p.shadow != nil && p.shadow.usesAdapters }); {
 	case !needed:
 		m.adapters = nil
 	case m.adapters != nil:

@@ -239,3 +239,29 @@ func BenchmarkPickAmongPeers(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkPick_Shadow is least-outstanding alone, in its own shadow, and in that of
+// predicted-ttft, which uses overlap.
+func BenchmarkPick_Shadow(b *testing.B) {
+	for _, shadow := range []string{"none", "least-outstanding", "predicted-ttft"} {
+		for _, n := range []int{8, 64} {
+			b.Run(fmt.Sprintf("%s/%d", shadow, n), func(b *testing.B) {
+				rule, _ := policy.Lookup("least-outstanding")
+				m := benchMachine(rule, n)
+				if r, ok := policy.Lookup(shadow); ok {
+					m.Shadow("p", shadow, r.Params().New())
+				}
+				q := &selection.Request{Stream: true, InputTokens: 500, Blocks: []kvblock.Hash{1, 2, 3, 4, 5, 6, 7, 8}, BlockTokens: 64, Head: 9}
+				now := mono.Time(2)
+				b.ReportAllocs()
+				for b.Loop() {
+					q.ID++
+					now++
+					a := m.Step(now, flow.Arrive(q))[0]
+					now++
+					m.Step(now, flow.Done(a.Ticket, a.Attempt, attempt.Success, flow.Usage{}))
+				}
+			})
+		}
+	}
+}

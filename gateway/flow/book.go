@@ -104,6 +104,9 @@ func (m *Machine) release(now mono.Time, i int32) {
 		c.occupies = false
 		b.ActiveBlocks -= m.active.Remove(c.slot, c.request.Blocks)
 	}
+	if x := s.pool.shadow; x != nil {
+		x.release(i, c)
+	}
 	if m.adapters != nil {
 		m.adapters.release(c.slot, c.request.Adapter)
 	}
@@ -146,6 +149,9 @@ func (m *Machine) await(now mono.Time, i int32) {
 	c.work = c.request.Work(selection.OverlapAt(s.pool.view.Overlap, c.slot))
 	c.ahead = seen.PendingWork
 	c.context = seen.OutstandingTokens - seen.PendingTokens
+	if x := s.pool.shadow; x != nil {
+		x.charge(i, c, b, &seen)
+	}
 	c.olderWait, c.newerWait = s.lastWait, none
 	if s.lastWait != none {
 		m.calls[s.lastWait].newerWait = i
@@ -180,6 +186,9 @@ func (m *Machine) served(now mono.Time, i int32) {
 	b.Pending--
 	b.PendingTokens -= int64(c.request.InputTokens)
 	b.PendingWork = b.PendingWork.Minus(c.work)
+	if x := s.pool.shadow; x != nil {
+		x.served(i, c)
+	}
 	if c.showsStart() {
 		s.end(now, c.work, c.committed)
 	}

@@ -179,11 +179,11 @@ func (m *Machine) freeSlot(slot selection.Slot) {
 	m.free = append(m.free, slot)
 }
 
-// reindex gives the machine the index that its policies need.
+// reindex gives the machine the index that its policies, and their shadows, need.
 func (m *Machine) reindex(c prefix.Config) {
-	needed := slices.ContainsFunc(m.pools, func(p *pool) bool { return p.usesOverlap })
+	needed := slices.ContainsFunc(m.pools, func(p *pool) bool { return p.usesOverlap || p.shadow != nil && p.shadow.usesOverlap })
 	if !needed {
-		m.index = nil
+		m.index, m.prefixing = nil, c
 		return
 	}
 	if m.index == nil || c != m.prefixing {

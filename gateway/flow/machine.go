@@ -82,7 +82,7 @@ type Machine struct {
 	news    news
 
 	pools []*pool
-	index *prefix.Index // nil unless a policy uses overlap
+	index *prefix.Index // nil unless a policy or a shadow uses overlap
 
 	active   prefix.Active // of the running calls of pools whose policies use it
 	adapters *adapterBook  // nil unless a policy uses adapters
@@ -390,6 +390,9 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 		decide(d, &pool.view, choice)
 		a.Decision = d
 	}
+	if pool.shadow != nil {
+		pool.shadow.pick(m, pool, c, choice.Index, d)
+	}
 	m.lead(now, i, pool, slot)
 	m.charge(now, i, slot)
 	m.actions = append(m.actions, a)
@@ -423,6 +426,10 @@ func (m *Machine) firstToken(r *report) {
 		m.end.Sample = c.sample()
 		l.Learn(&m.end.Sample)
 	}
+	if x := s.pool.shadow; x != nil && x.learner != nil && c.showsStart() {
+		m.end.Sample = x.sample(r.ticket.index, c)
+		x.learner.Learn(&m.end.Sample)
+	}
 }
 
 // done releases an attempt that has ended. A failure before the first content leaves the
@@ -443,6 +450,10 @@ func (m *Machine) done(r *report) {
 	if l := s.pool.endLearner; l != nil && c.committed && r.outcome == attempt.Success {
 		m.end = selection.End{Sample: c.sample(), Ended: r.at, ShowsStart: c.showsStart(), Usage: r.usage}
 		l.LearnEnd(&m.end)
+	}
+	if x := s.pool.shadow; x != nil && x.endLearner != nil && c.committed && r.outcome == attempt.Success {
+		m.end = selection.End{Sample: x.sample(r.ticket.index, c), Ended: r.at, ShowsStart: c.showsStart(), Usage: r.usage}
+		x.endLearner.LearnEnd(&m.end)
 	}
 	m.judge(r, c)
 	tried := trial{s.pool, c.slot, m.endpoints[c.slot].Generation, r.outcome, s.suspect(m.health)}

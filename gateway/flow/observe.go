@@ -77,7 +77,11 @@ func (m *Machine) unlearn(slot selection.Slot) {
 	}
 	m.state[slot].trust.Forget()
 	m.countLoadOnly()
-	if f, ok := selection.As[selection.Forgetter](m.state[slot].pool.policy); ok {
-		f.Forget(slot)
+	p := m.state[slot].pool
+	if p.forgetter != nil {
+		p.forgetter.Forget(slot)
+	}
+	if p.shadow != nil && p.shadow.forgetter != nil {
+		p.shadow.forgetter.Forget(slot)
 	}
 }

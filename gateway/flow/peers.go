@@ -76,12 +76,25 @@ func (m *Machine) hear(r *report) {
 		if m.index != nil && len(w.Blocks) > 0 {
 			m.index.Hold(r.at, r.slot, w.Blocks)
 		}
-		if x := m.state[r.slot].pool.witness; x != nil {
-			share := max(m.news.share(r.at, m.sharing.Every), 1/float64(m.peers.present(r.at, m.sharing.Expiry)))
-			x.Witness(since(r.at, r.took), r.slot, selection.Work{
-				Tokens: part(share, w.Work.Tokens), Attention: part(share, w.Work.Attention),
-			})
-		}
+		m.witness(r)
+	}
+}
+
+// witness has the policy, and its shadow, take account of the prefill that a peer tells of.
+func (m *Machine) witness(r *report) {
+	p, w := m.state[r.slot].pool, r.word.Work
+	x := p.shadow
+	seen := x != nil && x.witness != nil
+	if p.witness == nil && !seen {
+		return
+	}
+	share := max(m.news.share(r.at, m.sharing.Every), 1/float64(m.peers.present(r.at, m.sharing.Expiry)))
+	w = selection.Work{Tokens: part(share, w.Tokens), Attention: part(share, w.Attention)}
+	if p.witness != nil {
+		p.witness.Witness(since(r.at, r.took), r.slot, w)
+	}
+	if seen {
+		x.witness.Witness(since(r.at, r.took), r.slot, w)
 	}
 }
 

@@ -10,21 +10,14 @@ import (
 
 // pool is one pool's part of the machine: its policy and what may be picked.
 type pool struct {
-	name, policyName string
-	policy           selection.Policy
-	learner          selection.Learner    // nil unless the policy is one
-	endLearner       selection.EndLearner // likewise
-	usesOverlap      bool
-	usesActive       bool
-	usesWeight       bool
-	usesAdapters     bool
-	predictor        selection.Predictor // likewise
-	witness          selection.Witness   // likewise
-	queue            *admission.Queue    // nil: the pool holds no calls
-	flights          *admission.Flights  // nil: none of its calls waits for another
-	misses           int
-	position         int  // among the model's pools
-	last             bool // the model's last pool
+	ranker
+	name     string
+	shadow   *shadow            // nil: none ranks beside the policy
+	queue    *admission.Queue   // nil: the pool holds no calls
+	flights  *admission.Flights // nil: none of its calls waits for another
+	misses   int
+	position int  // among the model's pools
+	last     bool // the model's last pool
 
 	// view is what the policy sees. Its candidates are those of a call that has tried
 	// nothing yet, unless dirty.
@@ -32,6 +25,35 @@ type pool struct {
 	dirty    bool      // a member's state changed since candidates were listed
 	roomless bool      // of a pool with a queue: of those asked, members were left out for want of room
 	until    mono.Time // a member's time is over then: list anew
+}
+
+// ranker is a policy, and what it takes part in.
+type ranker struct {
+	policyName   string
+	policy       selection.Policy
+	learner      selection.Learner    // nil unless the policy is one
+	endLearner   selection.EndLearner // likewise
+	predictor    selection.Predictor  // likewise
+	witness      selection.Witness    // likewise
+	forgetter    selection.Forgetter  // likewise
+	usesOverlap  bool
+	usesActive   bool
+	usesWeight   bool
+	usesAdapters bool
+}
+
+func newRanker(name string, p selection.Policy) ranker {
+	r := ranker{policyName: name, policy: p}
+	r.learner, _ = selection.As[selection.Learner](p)
+	r.endLearner, _ = selection.As[selection.EndLearner](p)
+	r.predictor, _ = selection.As[selection.Predictor](p)
+	r.witness, _ = selection.As[selection.Witness](p)
+	r.forgetter, _ = selection.As[selection.Forgetter](p)
+	_, r.usesOverlap = selection.As[selection.OverlapUser](p)
+	_, r.usesActive = selection.As[selection.ActiveUser](p)
+	_, r.usesWeight = selection.As[selection.WeightUser](p)
+	_, r.usesAdapters = selection.As[selection.AdapterUser](p)
+	return r
 }
 
 // among says who is asked for a candidate, the better ones first.
@@ -45,15 +67,7 @@ const (
 
 // become takes over what a configuration says of the pool, but for its endpoints.
 func (p *pool) become(c Pool, position int, last bool) {
-	p.name, p.policyName, p.policy, p.misses = c.Name, c.PolicyName, c.Policy, c.Misses
-	p.learner, _ = selection.As[selection.Learner](c.Policy)
-	p.endLearner, _ = selection.As[selection.EndLearner](c.Policy)
-	p.predictor, _ = selection.As[selection.Predictor](c.Policy)
-	p.witness, _ = selection.As[selection.Witness](c.Policy)
-	_, p.usesOverlap = selection.As[selection.OverlapUser](c.Policy)
-	_, p.usesActive = selection.As[selection.ActiveUser](c.Policy)
-	_, p.usesWeight = selection.As[selection.WeightUser](c.Policy)
-	_, p.usesAdapters = selection.As[selection.AdapterUser](c.Policy)
+	p.ranker, p.name, p.misses = newRanker(c.PolicyName, c.Policy), c.Name, c.Misses
 	p.position, p.last, p.dirty = position, last, true
 	p.view.MaxAge = c.MaxAge
 }
@@ -76,6 +90,9 @@ func (p *pool) bind(m *Machine) {
 		v.AdapterCalls, v.Adapters = m.adapters.calls, m.adapters.distinct
 	}
 	p.dirty = true
+	if p.shadow != nil {
+		p.shadow.bind(m)
+	}
 }
 
 // refresh makes the view true for a call at now and reports whether there is anybody to

@@ -27,8 +27,9 @@ type Snapshot struct {
 // PoolState is one pool of a Snapshot.
 type PoolState struct {
 	Name, Policy string
-	Queue        *QueueState // nil: the pool holds no calls
-	Following    int         // calls that wait for a sibling; -1: none ever does
+	Queue        *QueueState  // nil: the pool holds no calls
+	Following    int          // calls that wait for a sibling; -1: none ever does
+	Shadow       *ShadowState // nil: no other policy ranks the pool's calls beside its own
 	Endpoints    []EndpointState
 }
 
@@ -87,6 +88,9 @@ func (m *Machine) Snapshot(now mono.Time) Snapshot {
 		ps := PoolState{Name: p.name, Policy: p.policyName, Queue: m.describeQueue(p), Following: -1}
 		if p.flights != nil {
 			ps.Following = p.flights.Waiting()
+		}
+		if p.shadow != nil {
+			ps.Shadow = p.shadow.describe()
 		}
 		for i := range m.state {
 			if m.state[i].pool == p {

@@ -23,6 +23,7 @@ const (
 	Loss                           // which readings of an endpoint's gauges are lost
 	Adapter                        // which LoRA adapter a generated session asks for
 	PeerLoss                       // which words of other gateways are lost
+	Shadow                         // choosing among endpoints by a policy whose choice has no effect
 )
 
 // Rand is a small deterministic generator (SplitMix64: Steele, Lea and Flood, 2014).

@@ -29,13 +29,13 @@ const (
 	Attainment   = 0.9
 )
 
-// KV capacities of a replica in tokens. Small is that of the pods of llm-d's benchmark
-// (2 × H100, Qwen3-32B: 600 blocks of 512 tokens). Large is five times as much: more than the
+// KV capacities of a replica in tokens. SmallKV is that of the pods of llm-d's benchmark
+// (2 × H100, Qwen3-32B: 600 blocks of 512 tokens). LargeKV is five times as much: more than the
 // device has, as where blocks that leave it are kept in the host's memory and come back at
 // no cost.
 const (
-	smallKV = 600 * 512
-	largeKV = 5 * smallKV
+	SmallKV = 600 * 512
+	LargeKV = 5 * SmallKV
 )
 
 // contextTokens is how long a call may be; those of the traces that are longer are left out.
@@ -146,15 +146,15 @@ func (p Plan) draw(w *source, seed uint64, loops int) (*Draw, error) {
 	})
 	s = p.Half.Of(s)
 	if p.Share < 1 && !w.generated {
-		s = sample(s, seed, p.Share)
+		s = Sample(s, seed, p.Share)
 	}
-	once, err := keep(s)
+	once, err := Keep(s)
 	if err != nil {
 		return nil, err
 	}
 	d := once
 	if loops > 1 {
-		if d, err = keep(trace.Transform{Loops: loops, Fresh: true}.Apply(once.Source)); err != nil {
+		if d, err = Keep(trace.Transform{Loops: loops, Fresh: true}.Apply(once.Source)); err != nil {
 			return nil, err
 		}
 	}
@@ -171,7 +171,7 @@ func (p Plan) Cells() ([]*Cell, error) {
 		for _, kv := range []struct {
 			name   string
 			tokens int
-		}{{"small", smallKV}, {"large", largeKV}} {
+		}{{"small", SmallKV}, {"large", LargeKV}} {
 			for size, replicas := range []int{8, 32} {
 				c, err := p.cell(w, fmt.Sprintf("%s-%s-%d", w.name, kv.name, replicas), size, part{"h100", replicas, kv.tokens})
 				if err != nil {
@@ -181,7 +181,7 @@ func (p Plan) Cells() ([]*Cell, error) {
 			}
 		}
 		if w.name == "conversation" || w.fanOut {
-			c, err := p.cell(w, w.name+"-mixed-8", 0, part{"h100", 4, 2 * smallKV}, part{"a100", 4, smallKV})
+			c, err := p.cell(w, w.name+"-mixed-8", 0, part{"h100", 4, 2 * SmallKV}, part{"a100", 4, SmallKV})
 			if err != nil {
 				return nil, err
 			}

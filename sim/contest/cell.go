@@ -1,6 +1,7 @@
 package contest
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -25,8 +26,16 @@ type Cell struct {
 	// as its sessions, where these are closed-loop. No more than half of a run is left out.
 	Settle time.Duration
 
+	// Shortest is how long a run lasts at the least that says something of a rate; 0: a minute.
+	Shortest time.Duration
+
 	// Start is about where goodput lies, as a rate; it decides how long is searched.
 	Start float64
+}
+
+// Highest returns the highest rate that a run of what was drawn says something of.
+func (c *Cell) Highest(d *Draw) float64 {
+	return d.Length.Seconds() / cmp.Or(c.Shortest, shortest).Seconds()
 }
 
 // Draw is what a seed makes of a workload: its sessions, in memory, for runs that may play
@@ -44,8 +53,8 @@ type Draw struct {
 // Rate returns how many calls a second come at rate 1.
 func (d *Draw) Rate() float64 { return float64(d.Calls) / d.Length.Seconds() }
 
-// keep reads a source into memory.
-func keep(s workload.Source) (*Draw, error) {
+// Keep reads a source into memory.
+func Keep(s workload.Source) (*Draw, error) {
 	var all []workload.Session
 	d := &Draw{}
 	for x, err := range s.Sessions {
@@ -150,8 +159,7 @@ const (
 	// Shares of a run that are not measured, at the least and at the most.
 	leastWarmup, mostWarmup = 0.1, 0.5
 
-	// shortest is how long a run lasts at the least that says something of a rate.
-	shortest = time.Minute
+	shortest = time.Minute // Cell.Shortest where it says nothing
 )
 
 // run plays the cell once; it ends early, with sim.ErrHopeless, where more than most calls

@@ -65,7 +65,7 @@ func (c *Cell) Goodput(e Entrant, s Search) (*Goodput, error) {
 		}
 		find := search{
 			target: Attainment, tolerance: s.Tolerance, step: step,
-			lowest: c.Start * slowest, highest: d.Length.Seconds() / shortest.Seconds(),
+			lowest: c.Start * slowest, highest: c.Highest(d),
 		}
 		most := int64(math.Ceil(float64(d.Calls) * hopeless * (1 - Attainment)))
 		rate, err := find.find(guess, func(rate float64) (float64, error) {

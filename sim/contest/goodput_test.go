@@ -33,10 +33,10 @@ func small(t *testing.T) *Cell {
 		if err != nil {
 			return nil, err
 		}
-		return keep(trace.Transform{Sessions: 1500}.Apply(s))
+		return Keep(trace.Transform{Sessions: 1500}.Apply(s))
 	}}
 	e := engine.Defaults(profile)
-	e.BlockTokens, e.NumBlocks = 128, smallKV/128
+	e.BlockTokens, e.NumBlocks = 128, SmallKV/128
 	c.Scenario.SLO = sim.SLO{TTFT: boundTTFT, Prefill: boundPrefill, TPOT: boundTPOT}
 	c.Scenario.Scrape = time.Second
 	c.Scenario.Engines = []sim.Engine{{Config: e}, {Config: e}}

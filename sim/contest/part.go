@@ -32,8 +32,8 @@ func (h Half) Of(s workload.Source) workload.Source {
 	})
 }
 
-// sample keeps a share of the sessions, which the seed draws.
-func sample(s workload.Source, seed uint64, share float64) workload.Source {
+// Sample keeps a share of the sessions, which the seed draws; what shares prefixes stays together.
+func Sample(s workload.Source, seed uint64, share float64) workload.Source {
 	return filter(s, func(x *workload.Session) bool {
 		r := draws(x, seed, samples)
 		return r.Float64() < share

@@ -71,7 +71,7 @@ func TestHalf_TheHalvesShareNothingAndTogetherAreAll(t *testing.T) {
 }
 
 func TestHalf_AConversationStaysTogether(t *testing.T) {
-	for name, part := range map[string]workload.Source{"half": TuningHalf.Of(tiny(100, 4, 0)), "sample": sample(tiny(100, 4, 0), 7, 0.5)} {
+	for name, part := range map[string]workload.Source{"half": TuningHalf.Of(tiny(100, 4, 0)), "sample": Sample(tiny(100, 4, 0), 7, 0.5)} {
 		conversations := map[kvblock.Hash]int{}
 		for x := range part.Sessions {
 			conversations[x.Calls[0].Blocks[1]]++
@@ -88,7 +88,7 @@ func TestHalf_AConversationStaysTogether(t *testing.T) {
 }
 
 func TestSample_IsDrawnAnewByEachSeed(t *testing.T) {
-	one, same, other := ids(t, sample(tiny(0, 0, 300), 1, 0.5)), ids(t, sample(tiny(0, 0, 300), 1, 0.5)), ids(t, sample(tiny(0, 0, 300), 2, 0.5))
+	one, same, other := ids(t, Sample(tiny(0, 0, 300), 1, 0.5)), ids(t, Sample(tiny(0, 0, 300), 1, 0.5)), ids(t, Sample(tiny(0, 0, 300), 2, 0.5))
 	both := 0
 	for id := range one {
 		if !same[id] {
@@ -128,7 +128,7 @@ func TestClip_CutsAtTheFirstCallThatIsTooLateOrTooLong(t *testing.T) {
 func TestDraw_ReuseIsWhatACacheWithoutBoundsHolds(t *testing.T) {
 	// Per conversation prompts of 3, 4 and 5 blocks: 2 new ones, then 1 and 1; the first block is
 	// new once. A session's second call has its answer's block, and 8 tokens that are no block.
-	d, err := keep(tiny(2, 3, 2))
+	d, err := Keep(tiny(2, 3, 2))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -167,8 +167,8 @@ func (p *page) method(r *Report) {
 	p.line("- **Latencies** are at %.0f %% of the best peer's goodput of that seed, the same rate for all. *Gap*: most less fewest calls that a replica got; *busiest*: the", 100*Matched)
 	p.line("  most by the mean. The best peer is the one with the highest mean goodput; that it is chosen afterwards favours it.")
 	p.line("- **%s**: one replica as fast as all of them together, with all their blocks. There is none where replicas differ.", Bound)
-	p.line("- **Pools**: replicas of llama-3.1-8b; gauges read every second (for weighted-scorers every 50 ms, as llm-d does); prompts and answers up to %d tokens. *Small*: %d tokens of KV each, as in", contextTokens, smallKV)
-	p.line("  llm-d's benchmark; *large*: %d, more than the device has, as where blocks that leave it come back from the host's memory at no cost.", largeKV)
+	p.line("- **Pools**: replicas of llama-3.1-8b; gauges read every second (for weighted-scorers every 50 ms, as llm-d does); prompts and answers up to %d tokens. *Small*: %d tokens of KV each, as in", contextTokens, SmallKV)
+	p.line("  llm-d's benchmark; *large*: %d, more than the device has, as where blocks that leave it come back from the host's memory at no cost.", LargeKV)
 	p.line("  *Mixed*: half of the replicas are slower and hold half as much.")
 	for _, w := range sources() {
 		p.line("- **%s**: %s", w.name, w.about)
