@@ -68,7 +68,7 @@ func wellFormed(t *testing.T, name string, r *Result) {
 		}
 		names[p.Name] = true
 		for _, s := range p.Series {
-			if len(s.X) != len(s.Y) || len(s.X) == 0 || s.Half != nil && len(s.Half) != len(s.X) || p.X.Names != nil && len(s.X) > len(p.X.Names) || len(s.X) > maxPoints || s.Name == "" {
+			if len(s.X) != len(s.Y) || len(s.X) == 0 || s.Half != nil && len(s.Half) != len(s.X) || p.X.Names != nil && len(s.X) > len(p.X.Names) || len(s.X) > maxPoints || s.Name == "" || s.Names != nil && len(s.Names) != len(s.X) {
 				t.Errorf("%s: plot %s: series %q has %d, %d and %d values, %d names", name, p.Name, s.Name, len(s.X), len(s.Y), len(s.Half), len(p.X.Names))
 			}
 			for i := range s.X {

@@ -16,6 +16,12 @@ func meansAt(name string, x []float64, runs [][]float64) Series {
 	return s
 }
 
+// dot adds a point of two means over seeds to a series, with its name.
+func (s *Series) dot(name string, x, y []float64) {
+	one := meansAt("", []float64{average(x)}, [][]float64{y})
+	s.X, s.Y, s.Half, s.Names = append(s.X, one.X...), append(s.Y, one.Y...), append(s.Half, one.Half...), append(s.Names, name)
+}
+
 // bars returns a series of means over seeds, one a name of the x axis.
 func bars(name string, runs ...[]float64) Series { return meansAt(name, places(len(runs)), runs) }
 
