@@ -158,6 +158,7 @@ func Catalog() []Lab {
 		duelLab(),
 		weightsLab(),
 		prefillSavingLab(),
+		kvCostLab(),
 		freshnessLab(),
 		prefixLab(),
 		engineLab(),
@@ -167,6 +168,7 @@ func Catalog() []Lab {
 		cascadeLab(),
 		unitOfWorkLab(),
 		isolationLab(),
+		openLoopLab(),
 		canaryLab(),
 		resultsLab(),
 	}
