@@ -16,15 +16,22 @@ FLOOD     ?= 60s
 TEST_MODULES = $(patsubst %/go.mod,%,$(wildcard test/*/go.mod bench/*/go.mod))
 
 # Of them, the suites whose servers, proxies and SDKs an install script brings.
-INSTALLED = test/real test/proxies test/sdk-python test/sdk-node
+INSTALLED = test/real test/proxies test/sdk-python test/sdk-node test/page
 
 .PHONY: help
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build the static binary .bin/kvasir
-	CGO_ENABLED=0 $(GO) build -trimpath -o .bin/kvasir ./cmd/kvasir
+build: wasm ## build the static binary .bin/kvasir, with the labs for browsers in it
+	CGO_ENABLED=0 $(GO) build -trimpath -tags webassembly -o .bin/kvasir ./cmd/kvasir
+
+# What the build tag webassembly embeds. cmd/kvasir/lab_export.go has the same flags.
+.PHONY: wasm
+wasm:
+	GOOS=js GOARCH=wasm CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags='-s -w' -o web/built/kvasir.wasm ./web/wasm
+	gzip -9nf web/built/kvasir.wasm
+	cp "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" web/built/
 
 .PHONY: demo
 demo: ## run four emulated engines, the gateway and light traffic
@@ -54,8 +61,8 @@ check: ## format, vet, staticcheck, modernisers, go.mod, WebAssembly, architectu
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) mod tidy -diff
 	for module in tools $(TEST_MODULES); do (cd "$$module" && $(GO) mod tidy -diff); done
-	GOOS=js GOARCH=wasm $(GO) build -o /dev/null ./lab
-	GOOS=js GOARCH=wasm $(GO) build -o /dev/null ./sim
+	GOOS=js GOARCH=wasm $(GO) vet ./web/wasm ./lab ./sim
+	GOOS=js GOARCH=wasm $(GO) build -trimpath -buildvcs=false -ldflags='-s -w' -o /dev/null ./web/wasm
 	$(GO) test -run '^TestArchitecture' .
 
 # One line a target, "folder name": go test fuzzes one target of one package at a time.
@@ -147,6 +154,17 @@ test-sdks: ## install the Python and Node SDKs, call every route with them
 	bash test/sdk-node/install.sh
 	cd test/sdk-python && $(GO) test -count=1 -v ./...
 	cd test/sdk-node && $(GO) test -count=1 -v ./...
+
+.PHONY: test-page
+test-page: ## install Chromium, use the page in it: labs, export, dashboard, accessibility
+	bash test/page/install.sh
+	cd test/page && $(GO) test -count=1 -v ./...
+
+.PHONY: screenshots
+screenshots: ## take pictures of every view of the page, light and dark, in docs/img
+	bash test/page/install.sh
+	mkdir -p docs/img
+	cd test/page && KVASIR_SCREENSHOTS="$(CURDIR)/docs/img" $(GO) test -count=1 -v -timeout 20m -run '^TestScreenshots$$' .
 
 .PHONY: cover
 cover: ## write coverage to artifacts/cover.html and print the total

@@ -166,7 +166,9 @@ func (c *checker) imports(name string, r room, f *ast.File) {
 			c.at(spec.Pos(), "%v", err)
 			continue
 		}
-		if target, ok := strings.CutPrefix(p, c.module+"/"); ok {
+		if p == c.module {
+			c.direction(name, r, ".", spec.Pos())
+		} else if target, ok := strings.CutPrefix(p, c.module+"/"); ok {
 			c.direction(name, r, target, spec.Pos())
 		} else if r.half == pure {
 			c.outside(name, p, spec)

@@ -202,6 +202,7 @@ var faults = []struct {
 	{"sim runs experiments", importing("sim/more", "runs.", "kvasir/lab"), "imports lab, which only cmd, web, tests may"},
 	{"another loads the file", importing("internal/testkit", "helps.", "kvasir/config"), "imports config, which only cmd, web, tests may"},
 	{"testkit in the product", importing("web", "shows.", "kvasir/internal/testkit"), "it serves tests"},
+	{"another reads the source", importing("config", "loads.", "kvasir"), "the source is shown on the page and read by nobody else"},
 	{"no such room", importing("web", "shows.", "kvasir/elsewhere"), "add it to the drawing"},
 	{"another picks", map[string]string{"gateway/proxy/x.go": "// Package proxy is layer 2 (the front door), live: x\npackage proxy\n\nfunc f() { policy.Pick() }\n"}, "calls Pick"},
 	{"a neighbour picks", map[string]string{"selection/policyx/x.go": "// Package policyx is layer 3 (endpoint selection), pure: x\npackage policyx\n\nfunc f() { policy.Pick() }\n"}, "calls Pick"},
@@ -209,7 +210,6 @@ var faults = []struct {
 	// Folders, comments, modules.
 	{"a new top-level folder", map[string]string{"extra/notes.txt": ""}, "extra: unknown folder: add it to the drawing"},
 	{"a new room in a known one", map[string]string{"gateway/extra/x.go": "// Package extra is new.\npackage extra\n"}, "gateway/extra: Go code in a folder that is no room"},
-	{"code at the root", map[string]string{"doc.go": "// Package kvasir is everything.\npackage kvasir\n"}, "add it to the drawing"},
 	{"code among documents", map[string]string{"docs/x.go": "// Package docs is code.\npackage docs\n"}, "docs: Go code in a folder that is no room"},
 	{"no package comment", map[string]string{"sim/sim.go": "package sim\n"}, "sim: 0 package comments, want one"},
 	{"two package comments", map[string]string{"sim/more.go": "// Package sim again.\npackage sim\n"}, "sim: 2 package comments, want one"},

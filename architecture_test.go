@@ -90,6 +90,7 @@ var drawing = []room{
 	{"telemetry", live, telemetry},
 	{"config", live, whole},
 	{"cmd", live, whole},
+	{".", live, whole}, // the source that the page shows; nothing else is at the root
 
 	{"internal", pure, common},
 	{"internal/testkit", live, whole},
@@ -109,6 +110,7 @@ var guests = []struct {
 	{"selection/policy", []string{"config", "cmd", "sim", "lab"}, "a policy reaches the machine as a value; only the wiring knows the catalogue"},
 	{"sim", []string{"lab", "cmd", "web"}, "what is live must not depend on the simulator"},
 	{"lab", []string{"cmd", "web"}, "experiments are run by a command or from the page"},
+	{".", []string{"web"}, "the source is shown on the page and read by nobody else"},
 	{"config", []string{"cmd", "web"}, "each package owns its part of the file; only the wiring knows the sum"},
 	{"internal/testkit", nil, "it serves tests"},
 }

@@ -32,6 +32,8 @@ type Config struct {
 	AdminToken Secret `config:"admin_token"`
 	// Serve admin off loopback without a token, to whoever reaches it.
 	AdminOpen bool `config:"admin_open"`
+	// The page on admin: a map, labs and the live system.
+	Page Page `config:"page"`
 	// Reload when this file, or one that it names, changes. SIGHUP reloads in any case.
 	WatchFile bool `config:"watch_file"`
 	// Identity of this router among several; it staggers their scrapes. Empty: the host's name and the listen address.
@@ -80,6 +82,12 @@ func (c *Config) Files() []string {
 		}
 		return false
 	})
+}
+
+// Page is what the page on admin may do.
+type Page struct {
+	// Run labs for it, one at a time; each takes a core for some seconds beside the calls.
+	Labs bool `config:"labs"`
 }
 
 // Limits bounds what is held at once.

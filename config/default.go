@@ -17,6 +17,7 @@ func Default() Config {
 	return Config{
 		Listen:    "127.0.0.1:8080",
 		Admin:     "127.0.0.1:9090",
+		Page:      Page{Labs: true},
 		WatchFile: true,
 		Limits: Limits{
 			Body:     32 * MiB,

@@ -10,7 +10,7 @@ import (
 
 // other is, for every key outside models, a value that isn't its default.
 var other = map[string]string{
-	"listen": "'[::1]:80'", "admin": "'[::1]:0'", "admin_token": "env:KEY", "admin_open": "true", "watch_file": "false",
+	"listen": "'[::1]:80'", "admin": "'[::1]:0'", "admin_token": "env:KEY", "admin_open": "true", "watch_file": "false", "page.labs": "false",
 	"router": "r1", "seed": "18446744073709551615",
 	"tls.cert": "cert.pem", "tls.key": "key.pem", "tls.client_ca": "cert.pem",
 	"clients.anonymous": "true", "clients.keys": "[{name: a, sha256: " + strings.Repeat("a0", 32) + "}]", "clients.keys_file": "keys.txt",

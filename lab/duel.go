@@ -16,6 +16,7 @@ import (
 // trace, and each in the shadow of the other.
 type duel struct {
 	seeding
+
 	trace       string
 	left, right string
 	engine      string
@@ -209,8 +210,8 @@ type duelRuns struct{ left, right, alone []duelRun }
 func (d *duel) run(seeds int) Findings {
 	var all duelRuns
 	var first *script
-	for i := range seeds {
-		seed := d.root(i)
+	for n := range seeds {
+		seed := d.root(n)
 		s, err := d.script(seed)
 		if err != nil {
 			panic(err) // open has read a trace that is given; the excerpts are read by tests

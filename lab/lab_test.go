@@ -49,6 +49,13 @@ var doNotHold = map[string]map[string]string{
 		"prefix-aware puts out more than least outstanding": "lost to skew",
 		"prefix-aware puts out more than two choices":       "lost to skew",
 	},
+	"weights": {
+		"a replica that is twice as fast should hold twice the calls: under weighted least request it does":  "one call after the other",
+		"weighted least request handles unequal replicas better than counts: a shorter mean time at ρ = 0.8": "just got a long call",
+	},
+	"kv-cost": {
+		"with a decay of 0, the default, the cost has no brake on affinity": "a second brake",
+	},
 	"freshness": {
 		"the correction alone oscillates more than the stale view":        "the other way round",
 		"the correction is roughly 40 % of the way to the best mean skew": "the stale view's is worse",

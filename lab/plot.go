@@ -44,6 +44,8 @@ type Series struct {
 	X    Numbers `json:"x"`
 	Y    Numbers `json:"y"`
 	Half Numbers `json:"half,omitempty"` // half of each Y's 95 % interval, where Y are means over seeds
+
+	Names []string `json:"names,omitempty"` // of the points of Dots, drawn beside them
 }
 
 // Mark is a line across the plot at one value of an axis.

@@ -22,6 +22,7 @@ import (
 // a page, beside the figures of the whole contest.
 type results struct {
 	seeding
+
 	workload string
 	kv       string
 	replicas int

@@ -23,6 +23,16 @@ type Column struct {
 	Unit string `json:"unit,omitempty"`
 }
 
+// MarshalJSON gives the table with text, the cells as they are printed for people, beside rows.
+func (t Table) MarshalJSON() ([]byte, error) {
+	type fields Table
+	_, text := t.cells()
+	return json.Marshal(struct {
+		fields
+		Text [][]string `json:"text"`
+	}{fields(t), text})
+}
+
 // Cell is a value of a table: a text, or a number, or a number's mean over seeds. The zero
 // Cell is empty: the article or the run says nothing there.
 type Cell struct {

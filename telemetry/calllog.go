@@ -68,6 +68,7 @@ func (c *Call) describe(d describer) {
 		d.text("endpoint", c.Endpoint)
 		d.text("policy", c.Policy)
 		d.seconds("pick_seconds", c.Pick)
+		d.seconds("sent_seconds", c.Sent)
 	}
 	if c.Held > 0 {
 		d.seconds("held_seconds", c.Held)

@@ -14,6 +14,7 @@ import (
 // this package's constants, that become labels.
 type ModelPools struct {
 	Model string
+	SLO   SLO // that its goodput goes by
 	Pools []PoolEndpoints
 }
 
@@ -42,6 +43,7 @@ type Metrics struct {
 	build     *prometheus.GaugeVec
 	configure sync.Mutex // one Configure at a time
 	names     atomic.Pointer[names]
+	draining  sync.Mutex // one Drain at a time
 }
 
 // vecs are the families whose labels are configured names.
@@ -55,7 +57,8 @@ type vecs struct {
 type names struct {
 	ended    map[poolKey]*tally // calls by outcome; pool "none" included
 	pools    map[poolKey]*Pool
-	stranger *Pool // handle for what is not configured
+	stranger *Pool              // handle for what is not configured
+	windows  map[string]*window // by model; "": of calls that have none
 }
 
 type poolKey struct{ model, pool string }
@@ -116,7 +119,7 @@ func New(reg prometheus.Registerer, kinds ...string) *Metrics {
 	for o := range oddities {
 		m.oddities[o] = odd.WithLabelValues(o.String())
 	}
-	n := &names{ended: map[poolKey]*tally{}, pools: map[poolKey]*Pool{}}
+	n := &names{ended: map[poolKey]*tally{}, pools: map[poolKey]*Pool{}, windows: map[string]*window{"": {}}}
 	n.stranger = m.newPool("", "")
 	n.ended[poolKey{}] = m.newEnded("", "")
 	m.names.Store(n)
@@ -132,6 +135,7 @@ func (m *Metrics) Configure(models []ModelPools) {
 	defer m.configure.Unlock()
 	before := m.names.Load()
 	n := &names{ended: map[poolKey]*tally{}, pools: map[poolKey]*Pool{}, stranger: before.stranger}
+	n.windows = map[string]*window{"": before.windows[""]}
 	n.ended[poolKey{}] = before.ended[poolKey{}]
 	keep := func(key poolKey) {
 		if n.ended[key] = before.ended[key]; n.ended[key] == nil {
@@ -140,6 +144,10 @@ func (m *Metrics) Configure(models []ModelPools) {
 	}
 	for _, mod := range models {
 		keep(poolKey{mod.Model, ""})
+		if n.windows[mod.Model] = before.windows[mod.Model]; n.windows[mod.Model] == nil {
+			n.windows[mod.Model] = &window{}
+		}
+		n.windows[mod.Model].configure(mod.SLO)
 		for _, p := range mod.Pools {
 			key := poolKey{mod.Model, p.Pool}
 			keep(key)
@@ -198,6 +206,14 @@ func (n *names) endedIn(model, pool string) *tally {
 	return n.ended[poolKey{}]
 }
 
+// windowOf returns the window of a record's model.
+func (n *names) windowOf(model string) *window {
+	if w, ok := n.windows[model]; ok {
+		return w
+	}
+	return n.windows[""]
+}
+
 // Pool returns the handle that counts for a configured pool; it stays the same as long as
 // the pool is configured. For names that aren't it is the handle of model "unknown", pool
 // "none", so that no caller can make a new series.
@@ -233,7 +249,9 @@ func (m *Metrics) Heartbeat() { m.beats.Inc() }
 // latencies that are known only at the end. What the Pool's own methods count when it
 // happens (first token, gaps, picks, attempts) is not counted again. Call once a call.
 func (m *Metrics) Call(c *Call) {
-	m.names.Load().endedIn(c.Model, c.Pool).inc(c.Outcome)
+	n := m.names.Load()
+	n.endedIn(c.Model, c.Pool).inc(c.Outcome)
+	n.windowOf(c.Model).add(c)
 	if c.Refusal != NotRefused && c.Refusal < refusals {
 		m.refusals[c.Refusal].Inc()
 	}

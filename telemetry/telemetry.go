@@ -134,6 +134,7 @@ type Call struct {
 	// PredictedTTFT is what TTFT was expected to be when the last attempt was sent, by its
 	// policy; 0: it predicts none.
 	PredictedTTFT time.Duration
+	Sent          time.Duration // arrival to the beginning of the last attempt
 	E2E           time.Duration // arrival to the answer's last byte, or to the call's end
 
 	DoneMissing bool // the stream ended cleanly without [DONE]

@@ -30,7 +30,7 @@ and shows what goes where.
 
 flags:
   --listen ADDR     where clients call (default 127.0.0.1:8080)
-  --admin ADDR      metrics, health, pools (default 127.0.0.1:9090)
+  --admin ADDR      the page, metrics, health, pools (default 127.0.0.1:9090)
   --engines N       emulated engines, 1 to 64 (default 4)
   --policy NAME     how an endpoint is picked (default predicted-ttft)
   --no-traffic      no conversations in the background
@@ -106,11 +106,7 @@ func parseDemo(env environment, args []string) (o demoOptions, code int, ok bool
 		return misuse("--listen and --admin are both %s; they must differ", o.listen)
 	}
 	if o.rule, ok = policy.Lookup(*name); !ok {
-		var names []string
-		for _, r := range policy.Catalog() {
-			names = append(names, r.Name)
-		}
-		return misuse("--policy is %q; allowed: %s", *name, strings.Join(names, ", "))
+		return misuse("--policy is %q; allowed: %s", *name, strings.Join(policyNames(), ", "))
 	}
 	return o, 0, true
 }
@@ -128,7 +124,7 @@ func demo(ctx context.Context, out io.Writer, o demoOptions) error {
 		return fmt.Errorf("%w (another address can be given with --listen and --admin)", err)
 	}
 	base := "http://" + n.dataAddr
-	greet(out, base, "http://"+n.adminAddr, o)
+	greet(out, base, "http://"+n.adminAddr, c.AdminToken.Reveal(), o)
 
 	traffic := &traffic{}
 	if !o.noTraffic {
@@ -142,6 +138,7 @@ func demo(ctx context.Context, out io.Writer, o demoOptions) error {
 func demoConfig(o demoOptions, urls []string) *config.Config {
 	c := config.Default()
 	c.Listen, c.Admin, c.Log.Calls = o.listen, o.admin, false
+	c.AdminToken = config.NewSecret(newKey())
 	pool := config.DefaultPool()
 	pool.Name, pool.ServedAs = "emulated", demoModel
 	pool.Policy = config.Policy{Name: o.rule.Name, Params: o.rule.Params()}
@@ -151,6 +148,7 @@ func demoConfig(o demoOptions, urls []string) *config.Config {
 		pool.Endpoints = append(pool.Endpoints, e)
 	}
 	model := config.DefaultModel()
+	model.SLO = config.SLO{TTFT: time.Second, TPOT: 50 * time.Millisecond}
 	model.Name, model.Aliases, model.Pools = demoModel, []string{"default"}, []config.Pool{pool}
 	c.Models = config.Models{model}
 	return &c
@@ -244,17 +242,19 @@ const demoQuestion = "The dwarves Fjalar and Galar slew Kvasir, the wisest of al
 	"To the Aesir they said that Kvasir had choked on his own wisdom, for nobody was learned enough to ask him all he knew. " +
 	"Who had the mead afterwards?"
 
-func greet(out io.Writer, base, admin string, o demoOptions) {
+func greet(out io.Writer, base, admin, token string, o demoOptions) {
 	fmt.Fprintf(out, `Kvasir demo: emulated engines: %d (%s), policy %s
 
   OpenAI base URL   %s/v1      model %s
+  page              %s/
   admin             %s/metrics   %s/v1/pools
+  admin token       %s (the page asks for it before it changes anything)
 
   try it, twice; the header x-kvasir-explain in the answer says why it went where it went (so
   short a prompt is also sent elsewhere, where less work waits):
   curl -iN %s/v1/chat/completions -H 'content-type: application/json' -H 'x-kvasir-explain: 1' -d '{"model":"%s","stream":true,"max_tokens":48,"messages":[{"role":"user","content":"%s"}]}'
 
-`, o.engines, demoProfile, o.rule.Name, base, demoModel, admin, admin, base, demoModel, demoQuestion)
+`, o.engines, demoProfile, o.rule.Name, base, demoModel, admin, admin, admin, token, base, demoModel, demoQuestion)
 }
 
 // watchPools shows the endpoints' table until ctx ends: on a terminal in place, twice a

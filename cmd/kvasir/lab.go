@@ -17,10 +17,12 @@ import (
 const labUsage = `usage: kvasir lab list [--format table|json]
        kvasir lab run NAME|all [--set KEY=VALUE]... [--seeds N] [--trace FILE [--in FORMAT]]
                                [--format table|json|markdown]
+       kvasir lab export DIR [--force]
 
 list prints the labs with their settings. run plays one lab, or all of them, and prints
 its tables and a verdict on every claim of the article that it checks. A claim that does
-not hold is a result, not a failure of the command.
+not hold is a result, not a failure of the command. export writes the page with the labs as
+a static site; kvasir lab export -h says more.
 
 flags of run:
   --set KEY=VALUE   a setting of the one lab that is run; may be given many times (default: the article's settings)
@@ -48,8 +50,11 @@ type labOptions struct {
 	format   string
 }
 
-// runLab is kvasir lab: it lists the labs, or runs them.
-func runLab(_ context.Context, env environment, args []string) int {
+// runLab is kvasir lab: it lists the labs, runs them, or exports them.
+func runLab(ctx context.Context, env environment, args []string) int {
+	if len(args) > 0 && args[0] == "export" {
+		return runLabExport(ctx, env, args[1:])
+	}
 	o, err := parseLab(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(env.stdout, labUsage)
@@ -122,7 +127,7 @@ func (o *labOptions) command(w io.Writer) (func() error, error) {
 	case len(o.words) > 0:
 		return nil, fmt.Errorf("no such command: %q", o.words[0])
 	}
-	return nil, errors.New("expected list or run")
+	return nil, errors.New("expected list, run or export")
 }
 
 // run plays what is asked for.

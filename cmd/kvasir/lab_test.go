@@ -117,7 +117,7 @@ func TestLabList(t *testing.T) {
 
 func TestLab_WhenCalledWrongly_SaysHow(t *testing.T) {
 	for want, args := range map[string][]string{
-		"expected list or run":                                    {},
+		"expected list, run or export":                            {},
 		`no such command: "walk"`:                                 {"walk"},
 		"run takes one NAME, or all":                              {"run"},
 		"list takes nothing further":                              {"list", "knee"},

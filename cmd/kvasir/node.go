@@ -17,13 +17,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 
 	"kvasir/config"
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/proxy"
 	"kvasir/telemetry"
+	"kvasir/web"
 )
 
 // node is a gateway in service: its two listeners and what runs beside them. serve and
@@ -31,6 +31,7 @@ import (
 type node struct {
 	gateway     *proxy.Gateway
 	metrics     *telemetry.Metrics
+	live        *web.Live
 	transports  transports
 	certs       certificates // of the data listener
 	data, admin *http.Server
@@ -96,11 +97,11 @@ func startNode(c *config.Config, o nodeOptions) (*node, error) {
 			WriteByteTimeout: c.Client.WriteTimeout, SendPingTimeout: c.Client.IdleTimeout / 2, PingTimeout: pingTimeout,
 		},
 	}
+	n.live = web.NewLive(web.LiveConfig{
+		Gateway: n.gateway, Calls: n.metrics, MayChange: c.AdminToken.Reveal() != "", Policies: policyNames(),
+	})
 	n.admin = &http.Server{
-		Handler: n.gateway.Admin(proxy.AdminConfig{
-			Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}),
-			Token:   c.AdminToken.Reveal(), Closed: c.AdminToken.Reveal() != "" && !config.IsLoopback(c.Admin), Reload: o.reload,
-		}),
+		Handler:           n.gateway.Admin(adminConfig(c, registry, n.live, o.reload)),
 		ErrorLog:          errorLog,
 		ReadHeaderTimeout: c.Client.HeaderTimeout, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
 		IdleTimeout: c.Client.IdleTimeout, MaxHeaderBytes: 64 << 10,
@@ -112,7 +113,10 @@ func startNode(c *config.Config, o nodeOptions) (*node, error) {
 	n.stopWatch = cancel
 	go func() {
 		defer close(n.watched)
+		var live sync.WaitGroup
+		live.Go(func() { n.live.Run(ctx) })
 		n.gateway.Watch(ctx)
+		live.Wait()
 	}()
 	return n, nil
 }

@@ -61,6 +61,7 @@ func needRestart(before, after *config.Config) []string {
 	check("admin", before.Admin, after.Admin)
 	check("admin_token", before.AdminToken.Reveal(), after.AdminToken.Reveal())
 	check("admin_open", before.AdminOpen, after.AdminOpen)
+	check("page", before.Page, after.Page)
 	check("watch_file", before.WatchFile, after.WatchFile)
 	check("tls", before.TLS.Cert == "", after.TLS.Cert == "")
 	check("limits.connections", before.Limits.Connections, after.Limits.Connections)

@@ -76,7 +76,7 @@ func runServe(ctx context.Context, env environment, args []string) int {
 	reloading, stopReloading := context.WithCancel(ctx)
 	defer stopReloading()
 	go r.run(reloading, hangups, c.WatchFile)
-	log.Info("serving", "version", buildVersion(), "listen", n.dataAddr, "admin", n.adminAddr, "models", len(c.Models), "seed", c.Seed)
+	log.Info("serving", "version", buildVersion(), "listen", n.dataAddr, "admin", n.adminAddr, "page", "http://"+n.adminAddr+"/", "models", len(c.Models), "seed", c.Seed)
 	code := 0
 	select {
 	case <-ctx.Done():

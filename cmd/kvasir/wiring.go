@@ -3,9 +3,13 @@ package main
 import (
 	"crypto/sha256"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"kvasir/config"
 	"kvasir/gateway/admission"
@@ -16,8 +20,10 @@ import (
 	"kvasir/selection/health"
 	"kvasir/selection/observe"
 	"kvasir/selection/observe/discovery"
+	"kvasir/selection/policy"
 	"kvasir/selection/prefix"
 	"kvasir/upstream"
+	"kvasir/web"
 )
 
 // serverIdle is less than what servers are known to keep idle connections for: uvicorn and
@@ -51,6 +57,39 @@ func (n *node) gatewayConfig(c *config.Config) (proxy.Config, error) {
 		out.Models = append(out.Models, m)
 	}
 	return out, nil
+}
+
+// adminConfig says what the admin listener shows, and to whom. The page and its labs are in
+// the binary; what it shows live comes from live.
+func adminConfig(c *config.Config, registry *prometheus.Registry, live *web.Live, reload func() error) proxy.AdminConfig {
+	host, _, err := net.SplitHostPort(c.Admin)
+	if err != nil {
+		host = c.Admin
+	}
+	page, token, loopback := web.Page(c.Page.Labs), c.AdminToken.Reveal(), config.IsLoopback(c.Admin)
+	return proxy.AdminConfig{
+		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}),
+		Token:   token, Closed: token != "" && !loopback, Loopback: loopback, Host: host,
+		Reload: reload, Shadow: shadowPolicy,
+		Page: page, Labs: page, Live: live,
+	}
+}
+
+// shadowPolicy returns a policy with its defaults.
+func shadowPolicy(name string) (selection.Policy, error) {
+	rule, ok := policy.Lookup(name)
+	if !ok {
+		return nil, fmt.Errorf("%.64q is none; allowed: %s, or \"\" for off", name, strings.Join(policyNames(), ", "))
+	}
+	return rule.Params().New(), nil
+}
+
+func policyNames() []string {
+	var names []string
+	for _, r := range policy.Catalog() {
+		names = append(names, r.Name)
+	}
+	return names
 }
 
 // identity returns what tells this router from others.

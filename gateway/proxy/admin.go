@@ -7,6 +7,7 @@ import (
 
 	"kvasir/gateway/flow"
 	"kvasir/internal/mono"
+	"kvasir/selection"
 	"kvasir/selection/health"
 	"kvasir/selection/signal"
 	"kvasir/telemetry"
@@ -24,11 +25,22 @@ type AdminConfig struct {
 	Closed bool
 	// Reload reads the configuration anew; nil: it can't be.
 	Reload func() error
+	// Shadow returns a policy of the name, with its defaults, for POST /v1/shadow; nil: there
+	// are none. The error names those that there are.
+	Shadow func(name string) (selection.Policy, error)
+
+	Page http.Handler // GET of what is no route of the listener's: the page; nil: none
+	Live http.Handler // GET /v1/live: its stream; nil: none
+	Labs http.Handler // /v1/labs: its experiments; nil: none
+	// Loopback says that the listener can be reached from this machine alone, by which it is
+	// no secret for this machine's browsers; see shield. Host is the configured name.
+	Loopback bool
+	Host     string
 }
 
 // Admin returns the handler of the admin listener: /healthz (the process lives), /readyz
-// (it can route at least one model), /metrics, /v1/pools, and what an operator may change
-// at run time (operate.go).
+// (it can route at least one model), /metrics, /v1/pools, the page with /v1/live and /v1/labs,
+// and what an operator may change at run time (operate.go).
 func (g *Gateway) Admin(c AdminConfig) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { writeText(w, http.StatusOK, "ok\n") })
@@ -49,12 +61,24 @@ func (g *Gateway) Admin(c AdminConfig) http.Handler {
 		}
 		writeJSON(w, http.StatusOK, append(body, '\n'))
 	})
-	if c.Closed {
-		mux.Handle("GET /v1/pools", token.guard(pools))
-	} else {
-		mux.Handle("GET /v1/pools", pools)
+	closed := func(h http.Handler) http.Handler {
+		if c.Closed {
+			return token.guard(h)
+		}
+		return h
 	}
-	g.operations(mux, token, c.Reload)
+	mux.Handle("GET /v1/pools", closed(pools))
+	if c.Live != nil {
+		mux.Handle("GET /v1/live", c.shield(closed(c.Live)))
+	}
+	if c.Labs != nil {
+		mux.Handle("GET /v1/labs", c.shield(c.Labs))          // a list, the same everywhere
+		mux.Handle("POST /v1/labs", c.shield(closed(c.Labs))) // takes a core for a while
+	}
+	if c.Page != nil {
+		mux.Handle("GET /", c.Page)
+	}
+	g.operations(mux, token, c)
 	return mux
 }
 
@@ -73,7 +97,14 @@ type ModelView struct {
 	BetweenTwo  int        `json:"between_attempts"`
 	IndexBytes  int64      `json:"prefix_index_bytes"`
 	IndexBlocks int        `json:"prefix_index_blocks"`
+	SLO         *SLOView   `json:"slo"` // null: none is configured
 	Pools       []PoolView `json:"pools"`
+}
+
+// SLOView is what a model's calls are to keep; null: no bound.
+type SLOView struct {
+	TTFT *float64 `json:"ttft_seconds"`
+	TPOT *float64 `json:"tpot_seconds"`
 }
 
 // PoolView is one pool of a ModelView.
@@ -82,6 +113,7 @@ type PoolView struct {
 	Policy    string         `json:"policy"`
 	Following *int           `json:"single_flight,omitempty"` // calls that wait for a sibling, where some may
 	Queue     *QueueView     `json:"queue,omitempty"`         // of a pool that holds calls
+	Shadow    *ShadowTally   `json:"shadow"`                  // of the policy that is shadowed; null: none is
 	Endpoints []EndpointView `json:"endpoints"`
 }
 
@@ -133,11 +165,11 @@ func (g *Gateway) Pools() []ModelView {
 		s := m.router.snapshot()
 		v := ModelView{
 			Model: m.Name, Aliases: m.Aliases, Adapters: m.Adapters, InFlight: s.InFlight, BetweenTwo: s.Waiting,
-			IndexBytes: s.IndexBytes, IndexBlocks: s.IndexBlocks,
+			IndexBytes: s.IndexBytes, IndexBlocks: s.IndexBlocks, SLO: sloView(m.Machine.SLO),
 		}
 		origins := g.origins(m)
 		for _, p := range s.Pools {
-			pv := PoolView{Pool: p.Name, Policy: p.Policy, Endpoints: []EndpointView{}}
+			pv := PoolView{Pool: p.Name, Policy: p.Policy, Shadow: shadowTally(p.Shadow, s.At), Endpoints: []EndpointView{}}
 			if p.Following >= 0 {
 				pv.Following = &p.Following
 			}
@@ -157,6 +189,20 @@ func (g *Gateway) Pools() []ModelView {
 		views = append(views, v)
 	}
 	return views
+}
+
+func sloView(s selection.SLO) *SLOView {
+	if s == (selection.SLO{}) {
+		return nil
+	}
+	var v SLOView
+	if s.TTFT > 0 {
+		v.TTFT = new(s.TTFT.Seconds())
+	}
+	if s.TPOT > 0 {
+		v.TPOT = new(s.TPOT.Seconds())
+	}
+	return &v
 }
 
 // origins returns where the endpoints of a model come from, by pool and name.

@@ -66,7 +66,11 @@ func (m *membership) relist(listed []discovery.Endpoint) {
 		at := slices.IndexFunc(m.entries, func(x discovery.Entry) bool { return x.Name == e.Name })
 		switch {
 		case at >= 0:
-			entry.Draining = m.entries[at].Draining
+			was := m.entries[at]
+			entry.Draining = was.Draining
+			if was.Weighed {
+				entry.Weight, entry.Weighed = was.Weight, true
+			}
 		case slices.ContainsFunc(m.listed, named):
 			continue // an operator has removed it
 		}
@@ -114,7 +118,7 @@ func (s *service) model(name string) *model {
 func (s *service) names() []telemetry.ModelPools {
 	var out []telemetry.ModelPools
 	for _, m := range s.models {
-		mp := telemetry.ModelPools{Model: m.Name}
+		mp := telemetry.ModelPools{Model: m.Name, SLO: telemetry.SLO(m.Machine.SLO)}
 		for _, p := range m.pools {
 			pe := telemetry.PoolEndpoints{Pool: p.name}
 			for _, e := range m.core.pools[p.name].entries {

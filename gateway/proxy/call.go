@@ -38,6 +38,8 @@ type call struct {
 	salt    string      // for the engines' caches; "": not made yet
 
 	unexplained bool // the client has asked for what it may not know
+	explains    bool // it has asked why its call goes where it goes, and may know
+	tap         *Tap // whoever else is to know; nil: nobody
 	body        *body
 	request     selection.Request
 	ticket      flow.Ticket
@@ -151,6 +153,7 @@ func (c *call) end() {
 	c.dropBody()
 	c.record.E2E = time.Since(c.arrived)
 	g.metrics.Call(&c.record)
+	c.showEnd()
 	if c.svc.cfg.LogCalls {
 		telemetry.LogCall(c.ctx, g.log, &c.record)
 	}
@@ -272,8 +275,8 @@ func (c *call) identify() bool {
 		}
 	}
 	asks := c.in.Header.Get("X-Kvasir-Explain") == "1"
-	c.request.Explain = asks && c.svc.cfg.Access.explains(c.in, c.record.Client)
-	c.unexplained = asks && !c.request.Explain
+	c.explains = asks && c.svc.cfg.Access.explains(c.in, c.record.Client)
+	c.unexplained = asks && !c.explains
 	c.request.Bytes = int64(len(c.body.data))
 	c.asked, c.salt = q, ""
 	c.record.Model, c.record.Stream, c.record.InputTokens = m.Name, stream, c.request.InputTokens
@@ -313,6 +316,7 @@ func (c *call) asks() (api.Request, error) {
 // the machine allows no other.
 func (c *call) place() {
 	before := time.Now()
+	c.offer()
 	a := c.model.router.arrive(c)
 	if s := c.g.service.Load(); a.Kind == flow.Refuse && a.Reason == flow.NoEndpoint && s != c.svc {
 		// A reload came while the body did: the model may be there under another name now.
@@ -320,6 +324,7 @@ func (c *call) place() {
 		if !c.identify() {
 			return
 		}
+		c.offer()
 		a = c.model.router.arrive(c)
 	}
 	pick := time.Since(before)

@@ -20,6 +20,8 @@ type explained struct {
 	Conversation string            `json:"conversation,omitempty"`
 	Candidates   []json.RawMessage `json:"candidates"`
 	Omitted      int               `json:"candidates_omitted,omitempty"`
+
+	shown []int // which of the decision's candidates these are
 }
 
 type explainedEndpoint struct {
@@ -96,13 +98,18 @@ const (
 )
 
 func explain(d *selection.Decision) string {
+	return string(marshal(explainAtMost(d, maxExplained, maxExplainedBytes)))
+}
+
+// explainAtMost describes at most so many candidates, in so many bytes of JSON.
+func explainAtMost(d *selection.Decision, most, mostBytes int) explained {
 	chosen := explainCandidate(&d.Candidates[d.Chosen])
 	out := explained{
 		Pool: d.Pool, Policy: d.Policy, Reason: string(d.Reason), Attempt: d.Attempt,
 		Predicted: short(d.Predicted.Seconds()), Chosen: d.Candidates[d.Chosen].Endpoint,
 		Conversation: telemetry.ConversationName(uint64(d.Conversation)),
 	}
-	places, room := maxExplained-1, maxExplainedBytes-len(chosen) // the chosen one has its own
+	places, room := most-1, mostBytes-len(chosen) // the chosen one has its own
 	for i := range d.Candidates {
 		text := chosen
 		if i != d.Chosen {
@@ -117,18 +124,16 @@ func explain(d *selection.Decision) string {
 			room -= len(text)
 		}
 		out.Candidates = append(out.Candidates, text)
+		out.shown = append(out.shown, i)
 	}
 	out.Omitted = len(d.Candidates) - len(out.Candidates)
-	return string(marshal(out))
+	return out
 }
 
 func explainCandidate(k *selection.Candidate) json.RawMessage {
 	e := explainedEndpoint{
-		Endpoint: k.Endpoint, Overlap: k.Overlap, OverlapTokens: k.OverlapTokens, Trust: k.Trust, Outstanding: k.Outstanding,
+		Endpoint: k.Endpoint, Overlap: k.Overlap, OverlapTokens: k.OverlapTokens, Trust: k.Trust, Outstanding: k.Outstanding, Score: finite(k.Score),
 		Parts: k.Parts, Signals: sources(k.Signals),
-	}
-	if !math.IsNaN(k.Score) && !math.IsInf(k.Score, 0) {
-		e.Score = &k.Score
 	}
 	if k.SignalAge >= 0 {
 		age := k.SignalAge.Seconds()

@@ -140,6 +140,7 @@ type Gateway struct {
 	idPrefix string
 	kept     sync.Pool // *call
 
+	tap      atomic.Pointer[Tap] // nil: nobody watches
 	draining atomic.Bool
 	base     context.Context // of the calls
 	cutAll   context.CancelCauseFunc

@@ -114,13 +114,14 @@ func (k *keeper) watch(ctx context.Context, g *Gateway, key keptKey, e *endpoint
 		header.Set("Host", e.host)
 	}
 	name := key.core.name + "/" + e.name
+	doubt := make(chan struct{}, 1)
 	if every := e.pool.Scrape; every > 0 {
 		target := observe.Target{
 			Name: e.name, Base: e.URL, Dialect: e.pool.Dialect, Interval: every, Header: header,
 		}
 		clean := true
 		target.Warn = func(r upstream.Report) { clean = false }
-		sink := g.sink(key, e, &clean)
+		sink := g.sink(key, e, &clean, doubt)
 		phase := observe.Phase(routerID, name, every)
 		k.wg.Go(func() { observe.Scrape(ctx, client, target, phase, sink) })
 	}
@@ -132,18 +133,26 @@ func (k *keeper) watch(ctx context.Context, g *Gateway, key keptKey, e *endpoint
 	if probe.Interval <= 0 || path == "" {
 		return
 	}
-	target := observe.ProbeTarget{Name: e.name, URL: e.URL + path, Header: header, Interval: probe.Interval, Timeout: probe.Timeout}
+	target := observe.ProbeTarget{Name: e.name, URL: e.URL + path, Header: header, Interval: probe.Interval, Timeout: probe.Timeout, Doubt: doubt}
 	phase := observe.Phase(routerID, name+path, probe.Interval)
 	k.wg.Go(func() { observe.Probe(ctx, client, target, phase, g.heard(key, e)) })
 }
 
 // sink takes what a scraper learns of an endpoint to the model's machine. A scrape that
-// failed teaches nothing: the age of what is known goes on growing.
-func (g *Gateway) sink(key keptKey, e *endpoint, clean *bool) observe.Sink {
-	failing := false
+// failed teaches nothing: the age of what is known goes on growing. The first one that found
+// nobody listening raises a doubt, so that the health path is asked at once.
+func (g *Gateway) sink(key keptKey, e *endpoint, clean *bool, doubt chan<- struct{}) observe.Sink {
+	failing, refused := false, false
 	return func(took time.Duration, load signal.Load, err error) {
 		e.metrics.Scraped(err == nil, *clean)
 		*clean = true
+		was := refused
+		if refused = observe.Refused(err); refused && !was {
+			select {
+			case doubt <- struct{}{}:
+			default: // there is one already
+			}
+		}
 		if err == nil {
 			failing = false
 			key.core.router.signal(key.slot, key.generation, load, took)

@@ -56,6 +56,7 @@ type operation struct {
 	Endpoint string  `json:"endpoint"` // its name
 	URL      string  `json:"url"`
 	Weight   float64 `json:"weight"`
+	Policy   string  `json:"policy"` // to be shadowed; "": none
 }
 
 // maxOperation bounds a request's body.
@@ -67,7 +68,7 @@ type statusError struct {
 	error
 }
 
-func (g *Gateway) operations(mux *http.ServeMux, t token, reload func() error) {
+func (g *Gateway) operations(mux *http.ServeMux, t token, c AdminConfig) {
 	on := func(path string, do func(operation) error) {
 		mux.Handle("POST "+path, t.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var op operation
@@ -89,7 +90,7 @@ func (g *Gateway) operations(mux *http.ServeMux, t token, reload func() error) {
 				refuseOperation(w, status, err)
 				return
 			}
-			g.log.Info("an operator's word", "path", path, "model", op.Model, "pool", op.Pool, "endpoint", op.Endpoint, "url", op.URL, "peer", peerOf(r))
+			g.log.Info("an operator's word", "path", path, "model", op.Model, "pool", op.Pool, "endpoint", op.Endpoint, "url", op.URL, "weight", op.Weight, "policy", op.Policy, "peer", peerOf(r))
 			writeJSON(w, http.StatusOK, []byte("{\"ok\":true}\n"))
 		})))
 	}
@@ -100,23 +101,27 @@ func (g *Gateway) operations(mux *http.ServeMux, t token, reload func() error) {
 		}
 		return members.set.Add(discovery.Endpoint{URL: op.URL, Name: op.Endpoint, Weight: op.Weight})
 	})
-	named := func(do func(*discovery.Set, string) bool) func(operation) error {
+	named := func(do func(*discovery.Set, operation) (bool, error)) func(operation) error {
 		return func(op operation) error {
 			pool, members, err := g.members(op)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case op.Endpoint == "":
-				return errors.New("endpoint: missing; it is the endpoint's name as GET /v1/pools shows it")
-			case !do(members.set, op.Endpoint):
-				return statusError{http.StatusNotFound, fmt.Errorf("endpoint: pool %q has no %q", pool, op.Endpoint)}
 			}
-			return nil
+			if op.Endpoint == "" {
+				return errors.New("endpoint: missing; it is the endpoint's name as GET /v1/pools shows it")
+			}
+			there, err := do(members.set, op)
+			if err == nil && !there {
+				err = statusError{http.StatusNotFound, fmt.Errorf("endpoint: pool %q has no %q", pool, op.Endpoint)}
+			}
+			return err
 		}
 	}
-	on("/v1/endpoints/remove", named((*discovery.Set).Remove))
-	on("/v1/endpoints/drain", named(func(s *discovery.Set, name string) bool { return s.Drain(name, true) }))
-	on("/v1/endpoints/undrain", named(func(s *discovery.Set, name string) bool { return s.Drain(name, false) }))
+	on("/v1/endpoints/remove", named(func(s *discovery.Set, op operation) (bool, error) { return s.Remove(op.Endpoint), nil }))
+	on("/v1/endpoints/drain", named(func(s *discovery.Set, op operation) (bool, error) { return s.Drain(op.Endpoint, true), nil }))
+	on("/v1/endpoints/undrain", named(func(s *discovery.Set, op operation) (bool, error) { return s.Drain(op.Endpoint, false), nil }))
+	on("/v1/endpoints/weight", named(func(s *discovery.Set, op operation) (bool, error) { return s.Weigh(op.Endpoint, op.Weight) }))
+	on("/v1/shadow", func(op operation) error { return g.shadow(op, c.Shadow) })
 	// Profiles hold stacks and sizes, no text of prompts or answers.
 	for path, h := range map[string]http.HandlerFunc{
 		"/debug/pprof/": pprof.Index, "/debug/pprof/cmdline": http.NotFound, "/debug/pprof/profile": pprof.Profile,
@@ -125,10 +130,10 @@ func (g *Gateway) operations(mux *http.ServeMux, t token, reload func() error) {
 		mux.Handle("GET "+path, t.guard(h))
 	}
 	on("/v1/reload", func(operation) error {
-		if reload == nil {
+		if c.Reload == nil {
 			return statusError{http.StatusNotImplemented, errors.New("this process was not started from a file")}
 		}
-		if err := reload(); err != nil {
+		if err := c.Reload(); err != nil {
 			return statusError{http.StatusUnprocessableEntity, err}
 		}
 		return nil

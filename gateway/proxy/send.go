@@ -84,9 +84,9 @@ func (c *call) blame(watch *connWatch, err error) attempt.Outcome {
 func (c *call) open(a flow.Action) {
 	e := c.model.endpoint(a.Slot)
 	c.answer = answer{endpoint: e, action: a, sent: time.Now(), wait: attempt.NoWait}
-	c.record.PredictedTTFT = 0
+	c.record.Sent, c.record.PredictedTTFT = c.answer.sent.Sub(c.arrived), 0
 	if a.Predicted > 0 && c.request.Stream {
-		c.record.PredictedTTFT = c.answer.sent.Sub(c.arrived) + a.Predicted
+		c.record.PredictedTTFT = c.record.Sent + a.Predicted
 	}
 	c.secret.reset(e.Key)
 	c.giveKept()
@@ -100,9 +100,10 @@ func (c *call) open(a flow.Action) {
 	if a.Decision == nil {
 		return
 	}
-	if c.request.Explain {
+	if c.explains {
 		c.answer.explain = explain(a.Decision)
 	}
+	c.showDecision(a.Decision)
 	if on := c.svc.cfg.OnDecision; on != nil {
 		on(c.model.Name, a.Decision)
 	}

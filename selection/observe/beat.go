@@ -29,18 +29,44 @@ func Phase(router, endpoint string, interval time.Duration) time.Duration {
 // interval's steps from there make. A do that outlasts its step skips the beats that it
 // missed; two never overlap.
 func beat(ctx context.Context, phase, interval time.Duration, do func()) {
+	b := beater{phase: phase, interval: interval}
+	b.run(ctx, func() time.Duration { do(); return 0 })
+}
+
+// beater is a beat that can be hurried.
+type beater struct {
+	phase, interval time.Duration
+	early           <-chan struct{} // a beat at once; nil: none ever
+}
+
+// run is beat; where do returns a time, the next one comes after that unless the grid's comes
+// first.
+func (b *beater) run(ctx context.Context, do func() (soon time.Duration)) {
 	start := time.Now()
-	timer := time.NewTimer(phase)
+	timer := time.NewTimer(b.phase)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+		case <-b.early:
 		}
-		do()
-		timer.Reset(untilBeat(time.Since(start)-phase, interval))
+		soon := do()
+		next := b.next(time.Since(start))
+		if soon > 0 {
+			next = min(next, soon)
+		}
+		timer.Reset(next)
 	}
+}
+
+// next returns the time to the grid's next beat, given the time since the start.
+func (b *beater) next(since time.Duration) time.Duration {
+	if since < b.phase { // hurried before the first one
+		return b.phase - since
+	}
+	return untilBeat(since-b.phase, b.interval)
 }
 
 // untilBeat returns the time to the next multiple of interval, given the time since the

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"syscall"
 	"time"
 )
 
@@ -20,11 +21,26 @@ type ProbeTarget struct {
 	Header   http.Header   // sent with each probe; may be nil
 	Interval time.Duration // from one probe to the next; 0: DefaultInterval
 	Timeout  time.Duration // of a probe, the reading of the answer included; 0: the interval, but 5s at most
+	// Doubt, optional, asks for a probe at once, beside the beat: whoever sends has found that
+	// nobody listens there (Refused).
+	Doubt <-chan struct{}
 }
+
+// A probe that finds nobody listening is repeated soon, so that a process that has died is
+// known to be dead before more calls go there; but not for long where nobody comes back.
+const (
+	refusedAgain = 250 * time.Millisecond
+	refusedTimes = 20
+)
+
+// Refused reports whether an error of a Scrape or a Probe says that nobody listens at the
+// address: the process is gone, or is not there yet.
+func Refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // Probe asks the target whether it is well until ctx ends: first phase after the call,
 // then on the grid that an interval's steps from there make. A probe that outlasts its
-// step skips the beats that it missed; two never overlap. The sink is called by Probe's
+// step skips the beats that it missed; two never overlap. One that finds nobody listening is
+// repeated every 250 ms, 20 times at most before one finds somebody. The sink is called by Probe's
 // goroutine, once for each probe, and no more when ctx has ended.
 //
 // The endpoint is well when it answers 2xx within the timeout. Another status, a
@@ -41,7 +57,9 @@ func Probe(ctx context.Context, client *http.Client, t ProbeTarget, phase time.D
 		sink(false, fmt.Errorf("probe %s: %w", t.Name, err))
 		return
 	}
-	beat(ctx, phase, p.target.Interval, func() {
+	refused := 0 // in a row
+	b := beater{phase: phase, interval: p.target.Interval, early: p.target.Doubt}
+	b.run(ctx, func() time.Duration {
 		err := p.probe(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -50,6 +68,14 @@ func Probe(ctx context.Context, client *http.Client, t ProbeTarget, phase time.D
 		default:
 			sink(true, nil)
 		}
+		if !Refused(err) {
+			refused = 0
+			return 0
+		}
+		if refused++; refused > refusedTimes {
+			return 0
+		}
+		return refusedAgain
 	})
 }
 

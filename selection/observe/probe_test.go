@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,13 @@ type verdict struct {
 // and returns what the sink was told and when the handler was asked.
 func probe(t *testing.T, target ProbeTarget, phase, during time.Duration, handler http.HandlerFunc) (verdicts []verdict, asked []time.Duration) {
 	t.Helper()
+	return probeDoubted(t, target, false, phase, during, handler)
+}
+
+// probeDoubted is probe, where somebody may have raised a doubt before it begins.
+func probeDoubted(t *testing.T, target ProbeTarget, doubted bool, phase, during time.Duration, handler http.HandlerFunc) (verdicts []verdict, asked []time.Duration) {
+	t.Helper()
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var mu sync.Mutex
@@ -84,6 +92,11 @@ func probe(t *testing.T, target ProbeTarget, phase, during time.Duration, handle
 			target.URL = "http://engine:8000/health"
 		}
 		target.Name = "gpu-1"
+		if doubted {
+			doubt := make(chan struct{}, 1) // of the bubble
+			doubt <- struct{}{}
+			target.Doubt = doubt
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), during)
 		defer cancel()
 		Probe(ctx, &http.Client{Transport: transport}, target, phase, func(ok bool, err error) {
@@ -271,5 +284,48 @@ func TestProbe_OverSockets(t *testing.T) {
 	})
 	if probes != 5 {
 		t.Errorf("%d probes", probes)
+	}
+}
+
+// Nobody listens: the next probes come soon, whatever the interval, and end up on the grid
+// again where nobody comes.
+func TestProbe_AsksAgainSoon_WhereNobodyListens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var at []time.Duration
+		refusing := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		}}
+		doubt := make(chan struct{}, 1)
+		target := ProbeTarget{Name: "gpu-1", URL: "http://engine:8000/health", Interval: 10 * time.Second, Doubt: doubt}
+		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Second)
+		defer cancel()
+		time.AfterFunc(2*time.Second, func() { doubt <- struct{}{} })
+		Probe(ctx, &http.Client{Transport: refusing}, target, 5*time.Second, func(ok bool, err error) {
+			if ok || !Refused(err) {
+				t.Errorf("%v %v", ok, err)
+			}
+			at = append(at, time.Since(start))
+		})
+		var want []time.Duration
+		for i := range 21 { // the doubt's, and 20 after it; the phase's falls on one of them
+			want = append(want, 2*time.Second+time.Duration(i)*refusedAgain)
+		}
+		want = append(want, 15*time.Second)
+		if !slices.Equal(at, want) {
+			t.Errorf("asked at %v\nwant %v", at, want)
+		}
+	})
+}
+
+// Somebody who answers, badly or well, is asked on the beat alone, also after a doubt.
+func TestProbe_KeepsToItsBeat_WhereSomebodyAnswers(t *testing.T) {
+	for _, status := range []int{200, 503} {
+		_, asked := probeDoubted(t, ProbeTarget{Interval: 10 * time.Second}, true, 5*time.Second, 26*time.Second, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+		})
+		if want := []time.Duration{0, 5 * time.Second, 15 * time.Second, 25 * time.Second}; !slices.Equal(asked, want) {
+			t.Errorf("status %d: asked at %v, want %v", status, asked, want)
+		}
 	}
 }

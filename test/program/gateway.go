@@ -50,6 +50,30 @@ func Engine(t testing.TB, args ...string) string {
 	return p.Find(t, `answers at (http://[^/]+)/v1`)[1]
 }
 
+// Kvasir runs any other of the program's commands.
+func Kvasir(t testing.TB, args ...string) *Process {
+	t.Helper()
+	return Start(t, nil, kvasir, args...)
+}
+
+// Output runs a command of the program that ends by itself, and returns what it printed on its
+// standard output. It runs in the repository's root. The test ends where it fails.
+func Output(t testing.TB, args ...string) []byte {
+	t.Helper()
+	name, err := filepath.Abs(kvasir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(name, args...)
+	var talk strings.Builder
+	c.Dir, c.Stderr = root(), &talk
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("kvasir %s: %v\n%s", strings.Join(args, " "), err, talk.String())
+	}
+	return out
+}
+
 // Endpoint is what /v1/pools says of one endpoint.
 type Endpoint struct {
 	Name     string   `json:"endpoint"`

@@ -40,12 +40,20 @@ func (e Endpoint) Normal() (Endpoint, error) {
 		return Endpoint{}, fmt.Errorf("name: %s is longer than %d bytes", quote(e.Name), nameMost)
 	case strings.ContainsFunc(e.Name, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return Endpoint{}, fmt.Errorf("name: %s has spaces or characters that are not visible ASCII", quote(e.Name))
-	case !(e.Weight > 0 && e.Weight <= weightMost): // NaN too
-		return Endpoint{}, fmt.Errorf("weight: %v is not allowed; allowed: above 0 to %d", e.Weight, weightMost)
+	case checkWeight(e.Weight) != nil:
+		return Endpoint{}, checkWeight(e.Weight)
 	case e.Host != "" && !isHost(e.Host):
 		return Endpoint{}, fmt.Errorf("host: %s is no host name", quote(e.Host))
 	}
 	return e, nil
+}
+
+// checkWeight says why a weight is not allowed; nil: it is.
+func checkWeight(weight float64) error {
+	if !(weight > 0 && weight <= weightMost) { // NaN too
+		return fmt.Errorf("weight: %v is not allowed; allowed: above 0 to %d", weight, weightMost)
+	}
+	return nil
 }
 
 // NormalURL returns an endpoint's base URL without final slashes and a final /v1, with

@@ -9,7 +9,7 @@ import (
 // stays until Remove. Add of an endpoint that a source lists (by its name and URL, and by
 // its weight and host where they are given) only takes a Remove back: the endpoint stays
 // the source's, and goes when the source says so. Other fields make it the operator's
-// own. Whether it is drained does not change.
+// own. Whether it is drained does not change, and a weight takes back one that Weigh has set.
 //
 // Add fails where a field is wrong (Endpoint.Normal), where the name or the place belongs
 // to another endpoint, and where an operator has added Most already.
@@ -37,6 +37,9 @@ func (s *Set) Add(given Endpoint) error {
 		s.added = append(s.added, e)
 	}
 	delete(s.removed, e.Name)
+	if given.Weight != 0 {
+		delete(s.weighed, e.Name)
+	}
 	s.wakeLocked()
 	return nil
 }
@@ -91,6 +94,7 @@ func (s *Set) Remove(name string) bool {
 		mark(&s.removed, name)
 	}
 	delete(s.drained, name)
+	delete(s.weighed, name)
 	s.wakeLocked()
 	return true
 }
@@ -110,6 +114,26 @@ func (s *Set) Drain(name string, on bool) bool {
 	}
 	s.wakeLocked()
 	return true
+}
+
+// Weigh gives the endpoint of that name another weight than the one that it was listed or
+// added with, and reports whether there is such an endpoint. It holds until the endpoint is
+// gone, or is added with a weight. The error says that the weight is not allowed.
+func (s *Set) Weigh(name string, weight float64) (bool, error) {
+	if err := checkWeight(weight); err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.isThereLocked(name) {
+		return false, nil
+	}
+	if s.weighed == nil {
+		s.weighed = map[string]float64{}
+	}
+	s.weighed[name] = weight
+	s.wakeLocked()
+	return true, nil
 }
 
 func mark(names *map[string]bool, name string) {
@@ -154,7 +178,7 @@ func (s *Set) mergeLocked() []Entry {
 				conflicts = append(conflicts, err)
 			}
 			if added {
-				entries = append(entries, Entry{e, s.drained[e.Name], l.origin})
+				entries = append(entries, s.entryLocked(e, l.origin))
 			}
 		}
 		l.conflict = nil
@@ -163,9 +187,18 @@ func (s *Set) mergeLocked() []Entry {
 		}
 	}
 	for _, e := range s.added {
-		entries = append(entries, Entry{e, s.drained[e.Name], Origin{Kind: KindAdmin}})
+		entries = append(entries, s.entryLocked(e, Origin{Kind: KindAdmin}))
 	}
 	return entries
+}
+
+// entryLocked puts an operator's words to an endpoint.
+func (s *Set) entryLocked(e Endpoint, o Origin) Entry {
+	entry := Entry{Endpoint: e, Draining: s.drained[e.Name], Origin: o}
+	if weight, ok := s.weighed[e.Name]; ok {
+		entry.Weight, entry.Weighed = weight, true
+	}
+	return entry
 }
 
 // merger knows who has which name and place.

@@ -13,6 +13,7 @@ import (
 type Entry struct {
 	Endpoint
 	Draining bool // an operator wants it to get no new calls
+	Weighed  bool // its Weight is an operator's word
 	Origin   Origin
 }
 
@@ -35,11 +36,12 @@ type Status struct {
 // Run, so that a reload keeps it; it doesn't outlast the process.
 type Set struct {
 	mu      sync.Mutex
-	changed chan struct{}   // holds one token when there may be something to tell; nil: Run isn't running
-	lists   []*list         // of Run's sources in their order, then of an earlier Run's until all of this one's have spoken
-	added   []Endpoint      // by an operator, in the order of their coming
-	removed map[string]bool // names of endpoints that a source lists
-	drained map[string]bool // names of endpoints that are there
+	changed chan struct{}      // holds one token when there may be something to tell; nil: Run isn't running
+	lists   []*list            // of Run's sources in their order, then of an earlier Run's until all of this one's have spoken
+	added   []Endpoint         // by an operator, in the order of their coming
+	removed map[string]bool    // names of endpoints that a source lists
+	drained map[string]bool    // names of endpoints that are there
+	weighed map[string]float64 // an operator's weights, by name, likewise
 }
 
 // list is what one source says. A list's fields are guarded by the Set's mu.
@@ -193,6 +195,11 @@ func (s *Set) settleLocked() {
 	for name := range s.drained {
 		if !s.isListedLocked(name) && s.addedLocked(name) < 0 {
 			delete(s.drained, name)
+		}
+	}
+	for name := range s.weighed {
+		if !s.isListedLocked(name) && s.addedLocked(name) < 0 {
+			delete(s.weighed, name)
 		}
 	}
 }
