@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -58,14 +59,17 @@ func exportDir(t *testing.T) string {
 	return site
 }
 
-// static serves the exported site from a file server, below a folder, and returns its address.
+// staticFolder is where the exported site is served: it works from anywhere.
+const staticFolder = "/some/folder/"
+
+// static serves the exported site from a file server and returns its address.
 func static(t *testing.T) string {
 	t.Helper()
 	mux := http.NewServeMux()
-	mux.Handle("/some/folder/", http.StripPrefix("/some/folder", http.FileServer(http.Dir(exportDir(t)))))
+	mux.Handle(staticFolder, http.StripPrefix(strings.TrimSuffix(staticFolder, "/"), http.FileServer(http.Dir(exportDir(t)))))
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
-	return s.URL + "/some/folder/"
+	return s.URL + staticFolder
 }
 
 // bothForms runs a test on the page with a server behind it and on the exported one.
