@@ -123,7 +123,7 @@ func TestPage_HasNothingInline(t *testing.T) {
 			if strings.HasPrefix(f.Path, "code/") || strings.HasSuffix(f.Path, ".svg") {
 				continue
 			}
-			for _, line := range bytes.Split(f.Body, []byte("\n")) {
+			for line := range bytes.SplitSeq(f.Body, []byte("\n")) {
 				if away.Match(line) && !bytes.Contains(line, []byte("http://www.w3.org/2000/svg")) {
 					t.Errorf("%s names another origin: %s", f.Path, line)
 				}
