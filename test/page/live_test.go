@@ -125,14 +125,14 @@ const mostSilence = 3 * time.Second
 
 func TestLive_AKilledEngine_ShowsWithinThreeSeconds(t *testing.T) {
 	program.Installed(t, "page")
-	configuration := "models:\n  m:\n    pools:\n      - name: gpus\n        endpoints:\n"
+	endpoints := []string{"models:\n  m:\n    pools:\n      - name: gpus\n        endpoints:\n"}
 	engines := map[string]*program.Process{}
 	for _, name := range []string{"a", "b", "c"} {
 		p := program.Kvasir(t, "engine", "--listen", "127.0.0.1:0", "--model", "m")
-		configuration += fmt.Sprintf("          - {name: %s, url: %q}\n", name, p.Find(t, `answers at (http://[^/]+)/v1`)[1])
+		endpoints = append(endpoints, fmt.Sprintf("          - {name: %s, url: %q}\n", name, p.Find(t, `answers at (http://[^/]+)/v1`)[1]))
 		engines[name] = p
 	}
-	gateway := program.Serve(t, configuration)
+	gateway := program.Serve(t, strings.Join(endpoints, ""))
 	b := open(t, desktop, gateway.Admin+"/#/live")
 	for name := range engines {
 		b.until(name+" is in rotation", field(name, "state")+" === 'in rotation'")
