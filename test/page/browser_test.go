@@ -264,13 +264,6 @@ func (b *tab) ready() {
 	b.until("the view has shown its data", "document.querySelector('main[data-ready=true]') !== null")
 }
 
-// goTo shows another view of the page that is open.
-func (b *tab) goTo(hash, view string) {
-	b.t.Helper()
-	eval[any](b, "{location.hash = "+quote(hash)+"}, null")
-	b.until("the view "+view+" is shown", "document.querySelector('main[data-ready=true]')?.dataset.view === "+quote(view))
-}
-
 // typeInto replaces the text of a field, as a person does.
 func (b *tab) typeInto(selector, text string) {
 	b.t.Helper()
