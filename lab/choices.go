@@ -330,7 +330,8 @@ func (x *choices) ring(seeds int, skew, factor float64) ringRuns {
 func (x *choices) ringTable(seeds int) (Table, Plot, []ringRuns) {
 	t := Table{Name: "ring", Title: fmt.Sprintf("%s requests on %s keys round a ring of %d replicas", decimal(ringRequests, 0), decimal(float64(x.keys), 0), x.replicas),
 		Columns: []Column{{Name: "load factor c"}, {Name: "greatest load, in equal shares"}, {Name: "at their key's home", Unit: "%"}}}
-	p := Plot{Name: "ring", Title: "the ring: balance against locality", Kind: Dots, X: Axis{Label: "requests at their key's home", Unit: "%", Most: 100}, Y: Axis{Label: "greatest load", Unit: "equal shares"}}
+	p := Plot{Name: "ring", Title: "the ring: balance against locality", Kind: Dots, X: Axis{Label: "requests at their key's home", Unit: "%", Most: 100}, Y: Axis{Label: "greatest load", Unit: "equal shares"},
+		Series: []Series{{Name: "load factor c"}}}
 	var all []ringRuns
 	for _, factor := range append(append([]float64(nil), ringFactors...), x.factor) {
 		r := x.ring(seeds, x.skew, factor)
@@ -340,7 +341,7 @@ func (x *choices) ringTable(seeds int) (Table, Plot, []ringRuns) {
 			name = show(factor)
 		}
 		t.Rows = append(t.Rows, []Cell{Text(name), Mean(r.most, 2), Mean(r.home, 0)})
-		p.Series = append(p.Series, meansAt("c = "+name, []float64{average(r.home)}, [][]float64{r.most}))
+		p.Series[0].dot(name, r.home, r.most)
 	}
 	free, bound := all[0], all[len(all)-1]
 	p.Says = fmt.Sprintf("Without a bound the fullest replica has %s equal shares and every request is at home; with c = %s it has %s, and %s %% are at home.",

@@ -20,12 +20,16 @@ func (x *schematic) show() (Player, Plot) {
 	longest := 0
 	for mode := range modes {
 		b := Board{Name: mode.String(), Track: &Track{Label: "output tokens", Flag: "no output"}}
-		var output []float64
+		var output thinner
+		silent := 0
 		ended := map[int]bool{}
 		var done []string
 		put := 0
 		d := drain(jobs, x.slots, mode, func(now *iteration) {
-			output = append(output, float64(now.emitted))
+			output.add(float64(now.emitted))
+			if now.emitted == 0 {
+				silent++
+			}
 			put += now.emitted
 			for _, s := range now.batch {
 				if s.output == 0 && !ended[s.number] {
@@ -42,7 +46,7 @@ func (x *schematic) show() (Player, Plot) {
 				waiting = append(waiting, letter(n))
 			}
 			f.Facts = []Fact{{"waiting", listed(waiting)}, {"completed", listed(done)}, {"output so far", counted(put, "token", "tokens")},
-				{"without output so far", counted(silent(output), "iteration", "iterations")}}
+				{"without output so far", counted(silent, "iteration", "iterations")}}
 			b.Frames = append(b.Frames, f)
 			b.Track.Values = append(b.Track.Values, float64(now.emitted))
 			if now.emitted == 0 {
@@ -50,7 +54,7 @@ func (x *schematic) show() (Player, Plot) {
 			}
 		})
 		longest = max(longest, d.iterations)
-		tokens.Series = append(tokens.Series, thinned(mode.String(), output))
+		tokens.Series = append(tokens.Series, output.series(mode.String()))
 		says = append(says, fmt.Sprintf("%s %d iterations, %d of them without output", mode, d.iterations, d.silent))
 		p.Boards = append(p.Boards, b)
 	}
@@ -149,16 +153,6 @@ func listed(names []string) string {
 		return strings.Join(names[:mostListed], ", ") + fmt.Sprintf(" and %d more", n-mostListed)
 	}
 	return strings.Join(names, ", ")
-}
-
-func silent(output []float64) int {
-	n := 0
-	for _, tokens := range output {
-		if tokens == 0 {
-			n++
-		}
-	}
-	return n
 }
 
 // plotDrawn draws what the modes make of the drawn traces.

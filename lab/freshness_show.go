@@ -26,17 +26,18 @@ func (f *freshness) watch() (Player, Plot) {
 		X: Axis{Label: "time", Unit: "ticks"}, Y: Axis{Label: "skew", Unit: "requests"}}
 	var says []string
 	for rule, name := range f.names() {
-		b := Board{Name: name}
-		var skew []float64
+		b := Board{Name: name, Track: &Track{Label: "skew"}}
+		var skew thinner
+		tick := 0
 		var peak int
 		var sum, piles float64
 		f.play(f.herdOf(rule), f.root(0), f.stagger, func(t *herdTick) {
-			skew = append(skew, float64(t.skew))
+			skew.add(float64(t.skew))
+			tick++
 			peak, sum = max(peak, t.skew), sum+float64(t.skew)
 			if one(t.sent) {
 				piles++
 			}
-			tick := len(skew)
 			if tick > steps {
 				return
 			}
@@ -44,13 +45,12 @@ func (f *freshness) watch() (Player, Plot) {
 			frame.Facts = []Fact{{"skew", fmt.Sprint(t.skew)}, {"peak skew so far", fmt.Sprint(peak)}, {"mean skew so far", decimal(sum/float64(tick), 1)},
 				{"piled up so far", decimal(100*piles/float64(tick), 0) + " %"}}
 			b.Frames = append(b.Frames, frame)
+			b.Track.Values = append(b.Track.Values, float64(t.skew))
 			for _, n := range t.outstanding {
 				p.Most = max(p.Most, float64(n))
 			}
 		})
-		s := thinned(name, skew)
-		skews.Series = append(skews.Series, s)
-		b.Track = &Track{Label: "skew", Values: skew[:steps]}
+		skews.Series = append(skews.Series, skew.series(name))
 		p.Boards = append(p.Boards, b)
 		says = append(says, fmt.Sprintf("%s %s (peak %d)", name, decimal(sum/float64(f.ticks), 1), peak))
 	}

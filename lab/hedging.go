@@ -241,9 +241,10 @@ func times(n float64, values []float64) []float64 {
 }
 
 func (x *hedging) plots(rows []hedgeRow) []Plot {
-	trade := Plot{Name: "trade", Title: "what the tail costs, by threshold", Kind: Dots, X: Axis{Label: "calls duplicated", Unit: "%"}, Y: Axis{Label: "TTFT P99", Unit: "ms"}}
+	trade := Plot{Name: "trade", Title: "what the tail costs, by threshold", Kind: Dots, X: Axis{Label: "calls duplicated", Unit: "%"}, Y: Axis{Label: "TTFT P99", Unit: "ms"},
+		Series: []Series{{Name: "duplicate"}}}
 	for _, r := range rows {
-		trade.Series = append(trade.Series, meansAt(r.name(), []float64{average(r.duplicated)}, [][]float64{r.p99}))
+		trade.Series[0].dot(r.name(), r.duplicated, r.p99)
 	}
 	first, last := rows[0], rows[len(rows)-1]
 	at := rows[slices.IndexFunc(rows, func(r hedgeRow) bool { return r.percentile == x.threshold })]

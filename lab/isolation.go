@@ -56,10 +56,10 @@ func (x *isolation) params() []Param {
 	return []Param{
 		count(&x.replicas, "replicas", "replicas", 1, 16),
 		count(&x.tenants, "tenants", "tenants beside the one that guesses", 1, 64),
-		count(&x.common, "common", "length of the system prompt that all share, tokens", 0, 16_384),
-		count(&x.document, "document", "length of a document, tokens", 64, 16_384),
-		number(&x.rate, "rate", "calls of the tenants together a second", 0.1, 50),
-		count(&x.probes, "probes", "guesses", 8, 1000),
+		count(&x.common, "common", "length of the system prompt that all share, tokens", 0, 8192),
+		count(&x.document, "document", "length of a document, tokens", 64, 8192),
+		number(&x.rate, "rate", "calls of the tenants together a second", 0.1, 20),
+		count(&x.probes, "probes", "guesses", 8, 500),
 	}
 }
 

@@ -156,7 +156,9 @@ func Catalog() []Lab {
 		choicesLab(),
 		routingLab(),
 		duelLab(),
+		weightsLab(),
 		prefillSavingLab(),
+		kvCostLab(),
 		freshnessLab(),
 		prefixLab(),
 		engineLab(),
@@ -165,9 +167,10 @@ func Catalog() []Lab {
 		hedgingLab(),
 		cascadeLab(),
 		unitOfWorkLab(),
+		isolationLab(),
+		openLoopLab(),
 		canaryLab(),
 		resultsLab(),
-		isolationLab(),
 	}
 }
 

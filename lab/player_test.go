@@ -68,7 +68,7 @@ func wellFormed(t *testing.T, name string, r *Result) {
 		}
 		names[p.Name] = true
 		for _, s := range p.Series {
-			if len(s.X) != len(s.Y) || len(s.X) == 0 || s.Half != nil && len(s.Half) != len(s.X) || p.X.Names != nil && len(s.X) > len(p.X.Names) || len(s.X) > 2*maxPoints || s.Name == "" {
+			if len(s.X) != len(s.Y) || len(s.X) == 0 || s.Half != nil && len(s.Half) != len(s.X) || p.X.Names != nil && len(s.X) > len(p.X.Names) || len(s.X) > maxPoints || s.Name == "" || s.Names != nil && len(s.Names) != len(s.X) {
 				t.Errorf("%s: plot %s: series %q has %d, %d and %d values, %d names", name, p.Name, s.Name, len(s.X), len(s.Y), len(s.Half), len(p.X.Names))
 			}
 			for i := range s.X {
@@ -101,15 +101,14 @@ func TestLabs_SayWhatToLookAt(t *testing.T) {
 			}
 			for i, word := range strings.Split(s, "`") {
 				if i%2 == 1 && !l.has(r, word) {
-					t.Errorf("%s: %q: there is no setting, no choice and no table %s", l.Name, s, word)
+					t.Errorf("%s: %q: there is no setting, value or table %s", l.Name, s, word)
 				}
 			}
 		}
 	}
 }
 
-// has reports whether a word names a setting of the lab, one of its values, or a table of its
-// result.
+// has reports whether a word names a setting of the lab, a value of one or a table of its result.
 func (l Lab) has(r *Result, word string) bool {
 	for _, p := range l.Params() {
 		if p.Key == word || slices.Contains(p.Choices, word) {

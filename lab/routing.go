@@ -334,18 +334,20 @@ func (x *routing) byThreshold(seeds int) (Table, Plot) {
 	t := Table{Name: "by-threshold", Title: "prefix-aware: the threshold as a dial, λ = " + show(x.rate) + " a tick",
 		Columns: []Column{{Name: "threshold"}, {Name: "TTFT P95", Unit: "ticks"}, {Name: "SLO attainment", Unit: "%"}, {Name: "cached", Unit: "%"},
 			{Name: "assignment gap"}, {Name: "output", Unit: "tokens/tick"}}}
-	p := Plot{Name: "dial", Title: t.Title, Kind: Dots, X: Axis{Label: "prompt tokens from cache", Unit: "%"}, Y: Axis{Label: "TTFT P95", Unit: "ticks"}}
+	p := Plot{Name: "dial", Title: t.Title, Kind: Dots, X: Axis{Label: "prompt tokens from cache", Unit: "%"}, Y: Axis{Label: "TTFT P95", Unit: "ticks"},
+		Series: []Series{{Name: "threshold"}}}
+	points := &p.Series[0]
 	for _, threshold := range []int{0, 1, 2, 3, 4, 6, 8, 12, 1000} {
 		y := *x
 		y.threshold = threshold
 		r := y.repeat(y.rules()[prefixAware], seeds, x.rate)
 		name := decimal(float64(threshold), 0)
 		t.Rows = append(t.Rows, []Cell{Number(float64(threshold), 0), Mean(r.p95, 1), Mean(r.attainment, 0), Mean(r.cached, 0), Mean(r.gap, 0), Mean(r.throughput, 1)})
-		p.Series = append(p.Series, meansAt("threshold "+name, []float64{average(r.cached)}, [][]float64{r.p95}))
+		points.dot(name, r.cached, r.p95)
 	}
-	first, last := p.Series[0], p.Series[len(p.Series)-1]
+	last := len(points.X) - 1
 	p.Says = fmt.Sprintf("From a threshold of 0 to one that is never reached, the cached share goes from %s %% to %s %% and TTFT P95 from %s to %s ticks.",
-		decimal(first.X[0], 0), decimal(last.X[0], 0), decimal(first.Y[0], 0), decimal(last.Y[0], 0))
+		decimal(points.X[0], 0), decimal(points.X[last], 0), decimal(points.Y[0], 0), decimal(points.Y[last], 0))
 	return t, p
 }
 

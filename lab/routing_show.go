@@ -11,36 +11,33 @@ import (
 func (x *routing) show() (Table, Plot) {
 	number := slices.Index(ruleKeys[:], x.shown)
 	ru := x.rules()[number]
-	queues := make([][]float64, x.replicas)
+	queues := make([]thinner, x.replicas)
+	counts := make([]int, 0, x.replicas)
+	deepest, at, of, apart, tick := 0, 0, 0, 0.0, 0
 	replicas, _, ticks := x.serve(ru, x.root(0), x.trace(x.root(0), x.rate), func(replicas []*replica) {
+		counts := counts[:0]
 		for i, r := range replicas {
-			queues[i] = append(queues[i], float64(r.outstanding()))
+			n := r.outstanding()
+			counts = append(counts, n)
+			queues[i].add(float64(n))
+			if n > deepest {
+				deepest, at, of = n, tick, i
+			}
 		}
+		apart += float64(spread(counts))
+		tick++
 	})
 	t := Table{Name: "replicas", Title: ru.name + ", the first seed's trace: by replica",
 		Columns: []Column{{Name: "replica"}, {Name: "assigned"}, {Name: "completed"}, {Name: "busy", Unit: "% of ticks"}, {Name: "of which prefill", Unit: "% of ticks"}}}
 	p := Plot{Name: "queues", Title: ru.name + ", the first seed's trace: outstanding requests by replica", Kind: Steps,
 		X: Axis{Label: "time", Unit: "ticks"}, Y: Axis{Label: "outstanding requests"}}
-	deepest, at, of, apart := 0.0, 0, 0, 0.0
 	for i, r := range replicas {
 		share := func(n int) Cell { return Number(100*float64(n)/float64(ticks), 0) }
 		t.Rows = append(t.Rows, []Cell{Number(float64(i+1), 0), Number(float64(r.assigned), 0), Number(float64(r.completed), 0), share(r.busy), share(r.prefills)})
-		p.Series = append(p.Series, thinned(fmt.Sprintf("replica %d", i+1), queues[i]))
-		for tick, n := range queues[i] {
-			if n > deepest {
-				deepest, at, of = n, tick, i
-			}
-		}
+		p.Series = append(p.Series, queues[i].series(fmt.Sprintf("replica %d", i+1)))
 	}
-	for tick := range ticks {
-		least, most := math.Inf(1), 0.0
-		for i := range queues {
-			least, most = min(least, queues[i][tick]), max(most, queues[i][tick])
-		}
-		apart += (most - least) / float64(ticks)
-	}
-	p.Says = fmt.Sprintf("The longest queue is replica %d's, %s requests in tick %d; over the run the fullest and the emptiest replica are %s requests apart in the mean.",
-		of+1, decimal(deepest, 0), at, decimal(apart, 1))
+	p.Says = fmt.Sprintf("The longest queue is replica %d's, %d requests in tick %d; over the run the fullest and the emptiest replica are %s requests apart in the mean.",
+		of+1, deepest, at, decimal(apart/float64(ticks), 1))
 	return t, p
 }
 

@@ -16,6 +16,12 @@ func meansAt(name string, x []float64, runs [][]float64) Series {
 	return s
 }
 
+// dot adds a point of two means over seeds to a series, with its name.
+func (s *Series) dot(name string, x, y []float64) {
+	one := meansAt("", []float64{average(x)}, [][]float64{y})
+	s.X, s.Y, s.Half, s.Names = append(s.X, one.X...), append(s.Y, one.Y...), append(s.Half, one.Half...), append(s.Names, name)
+}
+
 // bars returns a series of means over seeds, one a name of the x axis.
 func bars(name string, runs ...[]float64) Series { return meansAt(name, places(len(runs)), runs) }
 
@@ -29,19 +35,40 @@ func places(n int) Numbers {
 }
 
 // maxPoints bounds the points of a series that goes through a run.
-const maxPoints = 600
+const maxPoints = 1200
 
-// thinned returns a run's values, one a step, as a series of at most maxPoints: where it is longer,
-// each point has the greatest value of the steps up to the next point.
-func thinned(name string, values []float64) Series {
-	width := (len(values) + maxPoints - 1) / maxPoints
-	s := Series{Name: name}
-	for at := 0; at < len(values); at += width {
-		most := values[at]
-		for _, v := range values[at:min(at+width, len(values))] {
-			most = max(most, v)
+// thinner holds a run's values, one a step, in at most maxPoints: where there are more, each point has
+// the greatest value of the steps up to the next point.
+type thinner struct {
+	values []float64
+	width  int // steps a point
+	steps  int // so far
+}
+
+// add takes the next step's value.
+func (t *thinner) add(v float64) {
+	t.width = max(t.width, 1)
+	if t.steps%t.width > 0 {
+		last := &t.values[len(t.values)-1]
+		*last = max(*last, v)
+		t.steps++
+		return
+	}
+	if len(t.values) == maxPoints { // pairs become points: the last one is whole
+		for i := range maxPoints / 2 {
+			t.values[i] = max(t.values[2*i], t.values[2*i+1])
 		}
-		s.X, s.Y = append(s.X, float64(at)), append(s.Y, most)
+		t.values, t.width = t.values[:maxPoints/2], 2*t.width
+	}
+	t.values = append(t.values, v)
+	t.steps++
+}
+
+// series returns the points.
+func (t *thinner) series(name string) Series {
+	s := Series{Name: name, Y: t.values}
+	for i := range t.values {
+		s.X = append(s.X, float64(i*t.width))
 	}
 	return s
 }
