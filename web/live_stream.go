@@ -285,7 +285,6 @@ func (l *Live) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	defer l.leave(w)
 	s := &stream{rc: http.NewResponseController(rw), w: rw}
-	_ = s.rc.SetReadDeadline(time.Time{}) // what the server allows for a request, a stream outlasts
 	h := rw.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-store")

@@ -53,3 +53,27 @@ func BenchmarkLive(b *testing.B) {
 		})
 	}
 }
+
+// Whoever comes is told what there is before what happens.
+func TestLive_GreetsFirst(t *testing.T) {
+	source := &busy{pools: []proxy.ModelView{{Model: "m"}}}
+	l := NewLive(LiveConfig{Gateway: source, Calls: source})
+	now := time.Now()
+	l.history = newHistory(now)
+	l.look(now)
+	w := l.join()
+	l.send(event{"decision", nil})
+	l.greet(<-l.came)
+	l.send(event{"outcome", nil})
+	for _, want := range []string{"history", "state", "outcome"} {
+		if got := <-w.events; got.name != want {
+			t.Errorf("%s comes where %s should", got.name, want)
+		}
+	}
+	gone := l.join()
+	l.leave(gone)
+	l.greet(<-l.came)
+	if len(gone.events) != 0 || w.dropped.Load() != 0 {
+		t.Error("who has left is told something")
+	}
+}
