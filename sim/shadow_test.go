@@ -120,6 +120,7 @@ func tallied(t *testing.T, o *outcome, real, shadow policy.Rule) {
 			continue
 		}
 		all.OverlapTokens += int64(x.OverlapTokens[x.Chosen] - x.OverlapTokens[d.Chosen])
+		all.Outstanding += int64(d.Candidates[x.Chosen].Outstanding - d.Candidates[d.Chosen].Outstanding)
 	}
 	for _, s := range o.Final {
 		x := s.Pools[0].Shadow
@@ -135,7 +136,6 @@ func tallied(t *testing.T, o *outcome, real, shadow policy.Rule) {
 		}
 		told = sum(told, x.ShadowCount)
 	}
-	all.Outstanding = told.Outstanding
 	if told != all {
 		t.Errorf("%s beside %s: tally %+v, decisions %+v", shadow.Name, real.Name, told, all)
 	}
