@@ -79,9 +79,9 @@ func shadowed(t *testing.T, real, shadow policy.Rule, day time.Duration, calls i
 // policy ranks beside it.
 func TestShadow_ChangesNothing(t *testing.T) {
 	for _, real := range policy.Catalog() {
-		alone := decided(shadowed(t, real, policy.Rule{}, 2*time.Second, 200))
+		alone := decided(shadowed(t, real, policy.Rule{}, time.Second, 100))
 		for _, shadow := range policy.Catalog() {
-			o := shadowed(t, real, shadow, 2*time.Second, 200)
+			o := shadowed(t, real, shadow, time.Second, 100)
 			if decided(o) != alone {
 				t.Errorf("%s decides otherwise beside %s", real.Name, shadow.Name)
 			}
