@@ -16,7 +16,6 @@ import (
 // trace, and each in the shadow of the other.
 type duel struct {
 	seeding
-
 	trace       string
 	left, right string
 	engine      string

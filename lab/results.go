@@ -22,7 +22,6 @@ import (
 // a page, beside the figures of the whole contest.
 type results struct {
 	seeding
-
 	workload string
 	kv       string
 	replicas int

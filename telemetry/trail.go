@@ -31,13 +31,13 @@ type batch struct {
 
 // step is a call of a Trail. Times are microseconds, 0: not known.
 type step struct {
-	endpoint                 int32 // -1: none
-	ttft, tpot               uint32
-	predicted, actual        uint32
-	prompt, cached, output   uint32
-	outcome                  Outcome
-	retries                  uint8
-	judged, within, compared bool
+	endpoint                           int32 // -1: none
+	ttft, tpot                         uint32
+	predicted, actual                  uint32
+	prompt, cached, output             uint32
+	outcome                            Outcome
+	retries                            uint8
+	reported, judged, within, compared bool
 }
 
 // NewTrail returns a trail that begins now and keeps calls for as long as span.
@@ -75,7 +75,7 @@ func (t *Trail) step(e *Ended) step {
 		endpoint: t.id(e.Pool, e.Endpoint), ttft: micros(e.TTFT), tpot: micros(e.TPOT),
 		predicted: micros(e.Predicted), actual: micros(e.Actual),
 		prompt: capped(e.Prompt), cached: capped(e.Cached), output: capped(e.Output),
-		outcome: e.Outcome, retries: uint8(min(e.Retries, math.MaxUint8)), judged: e.Judged, within: e.Within,
+		outcome: e.Outcome, retries: uint8(min(e.Retries, math.MaxUint8)), reported: e.Reported, judged: e.Judged, within: e.Within,
 		compared: e.Predicted > 0 && e.Actual > 0,
 	}
 }
@@ -120,7 +120,8 @@ type Sum struct {
 	Calls       int
 	Outcomes    [outcomes]int
 	Retries     int
-	Output      int // tokens
+	Reported    int // answers that reported their usage
+	Output      int // their tokens
 	Judged      int // calls that could meet the SLO
 	Within      int // and did
 	Prompt      int // tokens of prompts of which it is known how many were cached
@@ -159,6 +160,9 @@ func (c *counter) add(s *step) {
 	c.Output += int(s.output)
 	c.Prompt += int(s.prompt)
 	c.Cached += int(s.cached)
+	if s.reported {
+		c.Reported++
+	}
 	if s.judged {
 		c.Judged++
 	}

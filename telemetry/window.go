@@ -21,8 +21,9 @@ type Ended struct {
 	// Predicted and Actual are the time to first token from the last attempt's dispatch; 0:
 	// not known. Either both are or none is.
 	Predicted, Actual time.Duration
-	Prompt, Cached    int // tokens; 0 where the answer did not report both
-	Output            int // tokens; 0 where it did not report them
+	Prompt, Cached    int  // tokens; 0 where the answer did not report both
+	Output            int  // tokens; 0 where it did not report its usage
+	Reported          bool // it did
 	Judged, Within    bool
 }
 
@@ -66,7 +67,7 @@ func (w *window) add(c *Call) {
 	}
 	e.TPOT, _ = c.TPOT()
 	if c.UsageKnown {
-		e.Output = max(c.OutputTokens, 0)
+		e.Reported, e.Output = true, max(c.OutputTokens, 0)
 		if c.CachedKnown && c.PromptTokens > 0 {
 			e.Prompt, e.Cached = c.PromptTokens, c.CachedTokens
 		}

@@ -139,6 +139,9 @@ func naive(calls []Ended, pairs int) Sum {
 		s.Output += c.Output
 		s.Prompt += c.Prompt
 		s.Cached += c.Cached
+		if c.Reported {
+			s.Reported++
+		}
 		if c.Judged {
 			s.Judged++
 		}
@@ -204,7 +207,7 @@ func TestTrail_IsWhatANaiveSumSays(t *testing.T) {
 			Pool: "p", Endpoint: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "endpoint"),
 			Outcome: Outcome(rapid.IntRange(1, int(outcomes)-1).Draw(t, "outcome")), Retries: rapid.IntRange(0, 5).Draw(t, "retries"),
 			TTFT: micro.Draw(t, "ttft"), TPOT: micro.Draw(t, "tpot"), Output: rapid.IntRange(0, 5000).Draw(t, "output"),
-			Judged: rapid.Bool().Draw(t, "judged"),
+			Judged: rapid.Bool().Draw(t, "judged"), Reported: rapid.Bool().Draw(t, "reported"),
 		}
 		e.Within = e.Judged && rapid.Bool().Draw(t, "within")
 		if e.Endpoint == "" {

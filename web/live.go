@@ -68,9 +68,9 @@ type LiveCalls struct {
 	Seconds         float64       `json:"seconds"` // that the window covers: fewer after a start, or where more calls end than are kept
 	Calls           int           `json:"calls"`
 	PerSecond       float64       `json:"calls_per_second"`
-	OutputPerSecond float64       `json:"output_tokens_per_second"`
-	Refusals        int           `json:"refusals"` // by the gateway itself
-	Failures        int           `json:"failures"` // of endpoints, back-pressure included, that no other attempt has made good
+	OutputPerSecond *float64      `json:"output_tokens_per_second"` // of answers that report their usage; null: none has
+	Refusals        int           `json:"refusals"`                 // by the gateway itself
+	Failures        int           `json:"failures"`                 // of endpoints, back-pressure included, that no other attempt has made good
 	CallerFaults    int           `json:"caller_faults"`
 	ClientsGone     int           `json:"clients_gone"`
 	Retries         int           `json:"retries"`             // attempts beyond the calls' first

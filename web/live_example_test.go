@@ -50,7 +50,7 @@ func exampleEvents() []exampleEvent {
 	when := time.UnixMilli(at * 1000)
 	recent := web.LivePoint{PerSecond: 12.4, Goodput: new(0.968), TTFTP95: new(0.412)}
 	calls := web.LiveCalls{
-		Seconds: 60, Calls: 731, PerSecond: 12.18, OutputPerSecond: 1874.5, Refusals: 4, Failures: 2, CallerFaults: 1, ClientsGone: 3, Retries: 9,
+		Seconds: 60, Calls: 731, PerSecond: 12.18, OutputPerSecond: new(1874.5), Refusals: 4, Failures: 2, CallerFaults: 1, ClientsGone: 3, Retries: 9,
 		Goodput:     &web.LiveGoodput{Judged: 728, Within: 705, Share: new(0.9684), PerSecond: 11.75},
 		TTFT:        web.LiveQuantiles{N: 725, P50: new(0.121), P95: new(0.412), P99: new(0.733)},
 		TPOT:        web.LiveQuantiles{N: 722, P50: new(0.0149), P95: new(0.0231), P99: new(0.0304)},

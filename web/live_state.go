@@ -13,6 +13,10 @@ type calls struct {
 	missed map[string]int // in the newest look
 }
 
+// early is how much less than their seconds windows look back: looks come a little early or
+// late, and a window is not to have one more for that.
+const early = time.Second / 2
+
 // look takes in what has ended since the last time.
 func (c *calls) look(now time.Time, source LiveCallSource) {
 	former := c.trails
@@ -20,7 +24,7 @@ func (c *calls) look(now time.Time, source LiveCallSource) {
 	source.Drain(func(model string, ended []telemetry.Ended, lost int) {
 		t := former[model]
 		if t == nil {
-			t = telemetry.NewTrail(now.Add(-time.Second), LiveWindow*time.Second)
+			t = telemetry.NewTrail(now.Add(-time.Second), LiveWindow*time.Second-early)
 		}
 		t.Add(now, ended)
 		c.trails[model], c.missed[model] = t, lost
@@ -41,7 +45,7 @@ func (c *calls) recent(model string) LivePoint {
 	if t == nil {
 		return LivePoint{}
 	}
-	s := t.Recent(LiveRecent * time.Second)
+	s := t.Recent(LiveRecent*time.Second - early)
 	p := LivePoint{PerSecond: rate(s.Calls, s.Covers)}
 	if s.Judged > 0 {
 		p.Goodput = new(share(s.Within, s.Judged))
@@ -80,11 +84,14 @@ func (c *calls) models(views []proxy.ModelView) []LiveModel {
 
 func liveCalls(s telemetry.Sum, judged bool) LiveCalls {
 	c := LiveCalls{
-		Seconds: s.Covers.Seconds(), Calls: s.Calls, PerSecond: rate(s.Calls, s.Covers), OutputPerSecond: rate(s.Output, s.Covers),
+		Seconds: s.Covers.Seconds(), Calls: s.Calls, PerSecond: rate(s.Calls, s.Covers),
 		Refusals: s.Of(telemetry.Refused), ClientsGone: s.Of(telemetry.ClientGone), Retries: s.Retries,
 		CallerFaults: s.Of(telemetry.CallerFault),
 		Failures:     s.Of(telemetry.EndpointFailure) + s.Of(telemetry.BackPressure) + s.Of(0), // one without an outcome is a failure of ours
 		TTFT:         quantiles(s.TTFT), TPOT: quantiles(s.TPOT),
+	}
+	if s.Reported > 0 {
+		c.OutputPerSecond = new(rate(s.Output, s.Covers))
 	}
 	if judged {
 		c.Goodput = &LiveGoodput{Judged: s.Judged, Within: s.Within, PerSecond: rate(s.Within, s.Covers)}

@@ -40,7 +40,7 @@ func (r *rig) operate(token, path, body string) (int, string) {
 		q.Header.Set("Authorization", "Bearer "+token)
 	}
 	r.gateway.Admin(proxy.AdminConfig{
-		Metrics: promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}), Token: adminToken,
+		Metrics: promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}), Token: adminToken, Shadow: shadows,
 		Reload: func() error { return fmt.Errorf("models: missing") },
 	}).ServeHTTP(w, q)
 	return w.Code, w.Body.String()
@@ -150,6 +150,79 @@ func TestOperator_AddsDrainsAndRemoves(t *testing.T) {
 	r.wantMembers("e1", "e2")
 	eventually(t, 5*time.Second, func() bool { return !strings.Contains(fmt.Sprint(r.gather()), `"e3"`) },
 		func() string { return "series of the endpoint that was removed are still there" })
+}
+
+// A weight that an operator sets outlasts a reload, which may give another one, and goes with
+// the endpoint.
+func TestOperator_WeighsEndpoints(t *testing.T) {
+	s := pooled(good, good)
+	s.policy = "weighted-round-robin"
+	var before proxy.Config
+	s.config = func(c *proxy.Config) {
+		c.Models[0].Machine.Health.SlowStart = 0
+		before = *c
+	}
+	r := newRig(t, s)
+	r.churned = true
+	defer r.close()
+	stop := r.watching()
+	defer stop()
+	const path = "/v1/endpoints/weight"
+	weights := func() string {
+		var out []string
+		for _, e := range r.gateway.Pools()[0].Pools[0].Endpoints {
+			out = append(out, fmt.Sprint(e.Endpoint, "=", e.Weight))
+		}
+		return fmt.Sprint(out)
+	}
+	eventually(t, 5*time.Second, func() bool { // once the pool's set runs
+		code, _ := r.operate(adminToken, path, `{"model":"m","endpoint":"e1","weight":3}`)
+		return code == 200
+	}, func() string { return "a weight is refused" })
+	want := func(wanted string) {
+		t.Helper()
+		eventually(t, 5*time.Second, func() bool { return weights() == wanted }, func() string { return weights() + ", want " + wanted })
+	}
+	want("[e1=3 e2=1]")
+	for range 8 {
+		r.post(chatPath, unstreamed)
+	}
+	if n := len(r.upstreams[0].Calls()); n != 6 {
+		t.Errorf("the endpoint with three times the weight got %d of 8 calls", n)
+	}
+	before.Models[0].Machine.Pools[0].Endpoints[1].Weight = 5
+	if err := r.gateway.Apply(before); err != nil { // a reload
+		t.Fatal(err)
+	}
+	if got := weights(); got != "[e1=3 e2=5]" {
+		t.Errorf("at once after a reload: %s", got)
+	}
+	time.Sleep(50 * time.Millisecond) // the set has spoken anew
+	want("[e1=3 e2=5]")
+	for _, x := range []struct {
+		token, body string
+		status      int
+		says        string
+	}{
+		{"", `{"model":"m","endpoint":"e1","weight":3}`, 401, "admin token"},
+		{adminToken, `{"model":"m","endpoint":"e1"}`, 400, "weight: 0 is not allowed; allowed: above 0 to 1000"},
+		{adminToken, `{"model":"m","endpoint":"e1","weight":-1}`, 400, "weight: -1 is not allowed"},
+		{adminToken, `{"model":"m","endpoint":"e1","weight":1001}`, 400, "weight: 1001 is not allowed"},
+		{adminToken, `{"model":"m","endpoint":"e9","weight":2}`, 404, "e9"},
+		{adminToken, `{"model":"m","weight":2}`, 400, "endpoint: missing"},
+	} {
+		if code, body := r.operate(x.token, path, x.body); code != x.status || !strings.Contains(body, x.says) {
+			t.Errorf("%s: %d %s", x.body, code, body)
+		}
+	}
+	want("[e1=3 e2=5]")
+	for _, do := range [][2]string{{"remove", `{"model":"m","endpoint":"e1"}`}, {"add", fmt.Sprintf(`{"model":"m","endpoint":"e1","url":"http://%s"}`, r.upstreams[0].Addr())}} {
+		if code, body := r.operate(adminToken, "/v1/endpoints/"+do[0], do[1]); code != 200 {
+			t.Fatalf("%s: %d %s", do[0], code, body)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	want("[e1=1 e2=5]")
 }
 
 // Without a token nothing can be changed.

@@ -26,7 +26,7 @@ import (
 )
 
 // patience bounds every wait for something that must come; it measures nothing.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // chromium is one browser for all tests; every tab has storage and a cache of its own.
 var chromium struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -54,6 +55,9 @@ func show(entries []Entry) string {
 		s := e.Name
 		if e.Draining {
 			s += "!"
+		}
+		if e.Weighed {
+			s += fmt.Sprint("*", e.Weight)
 		}
 		if e.Origin.Kind != KindStatic {
 			s += "@" + string(e.Origin.Kind)
@@ -272,6 +276,52 @@ func TestSet_Drain_HoldsWhileTheEndpointIsThere(t *testing.T) {
 			t.Errorf("%q: a removed endpoint comes back draining", got)
 		}
 		r.stop()
+	})
+}
+
+func TestSet_Weigh_HoldsWhileTheEndpointIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dns := newListed(KindDNS, "d")
+		set := new(Set)
+		r := runSet(t, set, dns)
+		add(t, set, Endpoint{URL: "http://x:1"}, "")
+		dns.say(t, "http://a:1", "http://b:1")
+		synctest.Wait()
+		r.changes = nil
+		weigh := func(name string, weight float64, there bool, want string) {
+			t.Helper()
+			got, err := set.Weigh(name, weight)
+			wantError(t, err, want)
+			if got != there {
+				t.Errorf("%s is there: %v", name, got)
+			}
+		}
+		weigh("a:1", 2, true, "")
+		r.want("a:1*2@dns b:1@dns x:1@admin")
+		weigh("x:1", 1000, true, "")
+		r.want("a:1*2@dns b:1@dns x:1*1000@admin")
+		weigh("nobody", 2, false, "")
+		for _, bad := range []float64{0, -1, 1001, math.NaN(), math.Inf(1)} {
+			weigh("a:1", bad, false, fmt.Sprintf("weight: %v is not allowed; allowed: above 0 to 1000", bad))
+		}
+		r.want("-")
+		dns.say(t, "http://b:1")
+		r.want("b:1@dns x:1*1000@admin")
+		dns.say(t, "http://a:1", "http://b:1") // it is a new one
+		r.want("a:1@dns b:1@dns x:1*1000@admin")
+		add(t, set, Endpoint{URL: "http://x:1", Weight: 3}, "") // the newest word counts
+		r.want("a:1@dns b:1@dns x:1@admin")
+		weigh("a:1", 4, true, "")
+		r.want("a:1*4@dns b:1@dns x:1@admin")
+		set.Remove("a:1")
+		r.want("b:1@dns x:1@admin")
+		weigh("a:1", 4, false, "")
+		add(t, set, Endpoint{URL: "http://a:1"}, "")
+		r.want("a:1@dns b:1@dns x:1@admin")
+		r.stop()
+		if len(set.weighed) != 0 {
+			t.Errorf("left: %v", set.weighed)
+		}
 	})
 }
 
