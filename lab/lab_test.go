@@ -110,12 +110,6 @@ var onTheEdge = map[string]map[string]string{
 	"freshness": {
 		"with four routers the correction barely moves the peak skew": "it moves by 1.9 ± 0.2 over 400 seeds, and 2 is allowed",
 	},
-	"duel": {
-		"while load skews": "it does in each of nine seeds, but by so different numbers of calls that three are not always sure",
-	},
-	"results": {
-		"two random choices, the lighter one, have more goodput than turns": "they have in each of nine seeds, but by so different rates that three are not always sure",
-	},
 }
 
 // TestClaims_DoNotHangOnTheSeeds: over three sets of seeds that share no draw, the one of
