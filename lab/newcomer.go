@@ -109,7 +109,7 @@ func (x *newcomer) play(ru newcomerRule, root uint64) welcome {
 	var j welcome
 	var window []int // positions in calls
 	at := make([]int, len(calls))
-	inRow, answered := true, 0
+	inRow, answered := true, 0 // answered: that all of the window's calls before have a first token
 	last := x.joins + x.window
 	for tick, next := 0, 0; tick < last || answered < len(window); tick++ {
 		for next < len(calls) && calls[next].at <= tick && tick < last {
@@ -136,11 +136,8 @@ func (x *newcomer) play(ru newcomerRule, root uint64) welcome {
 		for _, replica := range replicas {
 			replica.step(tick)
 		}
-		answered = 0
-		for _, n := range window {
-			if calls[n].first > 0 {
-				answered++
-			}
+		for answered < len(window) && calls[window[answered]].first > 0 {
+			answered++
 		}
 		if tick >= x.joins && tick < last {
 			j.full = append(j.full, float64(replicas[x.replicas].outstanding()))
