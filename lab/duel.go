@@ -16,6 +16,7 @@ import (
 // trace, and each in the shadow of the other.
 type duel struct {
 	seeding
+
 	trace       string
 	left, right string
 	engine      string
@@ -41,11 +42,11 @@ func duelLab() Lab {
 				"tenth of its prompts cached; predicted-ttft finds more than a quarter. Its TTFT P95 is 1.3 s against more than 5 s, and the calls are shared out far less evenly.",
 			"The second one is what a shadow tells without a canary: at how many picks the other policy would have chosen otherwise, for which of its reasons, and what that trades: " +
 				"tokens of the prompt that are cached there, against calls that are under way there.",
-			"In the player, step to a call where the boards part, and read why. Set `right` to `cache-aware` for another rule that goes by caches, or to `round-robin` for one that looks at nothing; set `left` and `right` to the same policy, and no call fares otherwise.",
+			"In the player, step to a call where the boards part, and read why. Set `right` to cache-aware for another rule that goes by caches, or to round-robin for one that looks at nothing; set `left` and `right` to the same policy, and no call fares otherwise.",
 			"Turn `rate` from 10 to 20: at 10 the two hardly differ in what is within the SLO, at 20 one of them keeps it for less than half of its calls, for what it computes again is what it lacks.",
-			"Set `trace` to `agents`: prompts grow by what comes back from tools, and nine tenths of each are repeated. Whoever sends a session elsewhere computes it all again.",
+			"Set `trace` to agents: prompts grow by what comes back from tools, and nine tenths of each are repeated. Whoever sends a session elsewhere computes it all again.",
 		},
-		Seeded: true, Traced: true, repeats: 3,
+		Seeded: true, Traced: true, repeats: 8,
 		settings: func() experiment {
 			return &duel{
 				trace: conversationTrace, left: "least-outstanding", right: "predicted-ttft", engine: engineChoices[0],

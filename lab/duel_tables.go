@@ -131,7 +131,7 @@ func sessionRate(sessions int, last time.Duration, rate float64) Cell {
 }
 
 // shownCalls is how many calls the tables have.
-const shownCalls = 12
+const shownCalls = 8
 
 // farthest returns the calls that both policies answered whole and whose TTFT differ most.
 func farthest(all []duelPair) []duelPair {

@@ -218,6 +218,24 @@ func TestDuel_TablesAndPlayerShowTheRuns(t *testing.T) {
 	}
 }
 
+// TestShadowCount sums what is more at the shadow's choice, over the picks that differ.
+func TestShadowCount(t *testing.T) {
+	pick := func(chosen, shadow int) *selection.Decision {
+		return &selection.Decision{
+			Chosen: chosen, Candidates: []selection.Candidate{{Outstanding: 7}, {Outstanding: 4}, {Outstanding: 9}},
+			Shadow: &selection.Shadow{Reason: "nearest", Chosen: shadow, OverlapTokens: []int{512, 0, 4096}},
+		}
+	}
+	all := tally([]*selection.Decision{pick(0, 0), pick(0, 2), pick(1, 0), pick(2, 1)}, "predicted-ttft")
+	if got, want := all[0], (reasonCount{"nearest", shadowCount{picks: 4, differs: 3, overlap: 3584 + 512 - 4096, outstanding: 2 + 3 - 5}}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	one := tally([]*selection.Decision{pick(0, 2)}, "predicted-ttft")
+	if got, want := one[0].shadowCount, (shadowCount{picks: 1, differs: 1, overlap: 3584, outstanding: 2}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 // TestFullest counts calls at instants.
 func TestFullest(t *testing.T) {
 	second := func(n int) time.Duration { return time.Duration(n) * time.Second }

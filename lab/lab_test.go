@@ -101,12 +101,6 @@ var onTheEdge = map[string]map[string]string{
 		"prefix-aware does not win the attainment: least outstanding does": "it holds by 2.5 ± 0.3 points over 400 seeds, which 20 do not always show",
 		"two choices do not reach least outstanding's tail":                "it holds by 11 ± 3 ticks over 400 seeds, which 20 do not always show",
 	},
-	"duel": {
-		"while load skews": "it holds by 99 ± 10 calls over 20 seeds, in each of them, and three have wide intervals",
-	},
-	"results": {
-		"two random choices, the lighter one, have more goodput than turns": "it holds by 0.91 ± 0.38 calls/s over 12 seeds, in each of them, and three have wide intervals",
-	},
 	"freshness": {
 		"with four routers the correction barely moves the peak skew": "it moves by 1.9 ± 0.2 over 400 seeds, and 2 is allowed",
 	},

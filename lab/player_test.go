@@ -101,15 +101,14 @@ func TestLabs_SayWhatToLookAt(t *testing.T) {
 			}
 			for i, word := range strings.Split(s, "`") {
 				if i%2 == 1 && !l.has(r, word) {
-					t.Errorf("%s: %q: there is no setting, no choice and no table %s", l.Name, s, word)
+					t.Errorf("%s: %q: there is no setting, value or table %s", l.Name, s, word)
 				}
 			}
 		}
 	}
 }
 
-// has reports whether a word names a setting of the lab, one of its values, or a table of its
-// result.
+// has reports whether a word names a setting of the lab, a value of one or a table of its result.
 func (l Lab) has(r *Result, word string) bool {
 	for _, p := range l.Params() {
 		if p.Key == word || slices.Contains(p.Choices, word) {

@@ -56,6 +56,9 @@ func TestResults_CurvesCrossWhereGoodputIs(t *testing.T) {
 		if row[0].String() != goodput.Rows[i][0].String() || i > 0 && goodput.Rows[i][1].Value() > goodput.Rows[i-1][1].Value() {
 			t.Errorf("row %d: %v, %v", i, row, goodput.Rows[i])
 		}
+		if row[1].Value() < 90 || row[curvePoints].Value() > 60 {
+			t.Errorf("the curve of %s goes from %v to %v", row[0], row[1], row[curvePoints])
+		}
 		for k := range curvePoints {
 			if r.Plots[0].Series[i].Y[k] != row[k+1].Value() {
 				t.Errorf("the plot has %v, the table %v", r.Plots[0].Series[i].Y[k], row[k+1])
@@ -155,8 +158,17 @@ func TestResults_OnATraceOfOnesOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	goodput := tableOf(t, r, "goodput")
-	if !strings.Contains(goodput.Title, "200 calls a run, reuse 0 %") || len(r.Verdicts) != 0 || goodput.Rows[0][1].Value() <= 0 {
+	if !strings.Contains(goodput.Title, "1,000 calls a run, reuse 0 %") || len(r.Verdicts) != 0 || goodput.Rows[0][1].Value() <= 0 {
 		t.Errorf("%s: %v", goodput.Title, goodput.Rows)
+	}
+	r, err = resultsLab().Run(Options{Settings: []Setting{{"ttft", "60"}, {"tpot", "1000"}}, Seeds: 1, Trace: &Trace{Name: "own.csv", Data: []byte(strings.ReplaceAll(b.String(), ",2000,", ",20,"))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range tableOf(t, r, "goodput").Rows {
+		if !strings.HasPrefix(row[3].String(), "at least that") || row[1].Value() < 10 {
+			t.Errorf("there are not enough calls for the rate, and it says %v", row)
+		}
 	}
 	for text, want := range map[string]string{
 		head + fmt.Sprintf(line, 1, 1, 9): "it has 1 sessions",

@@ -117,3 +117,32 @@ func TestResults_SaysWhatIsWrong(t *testing.T) {
 		t.Errorf("list: exit %d, %s", code, out)
 	}
 }
+
+// TestResults_FiguresOfAPage: the page that is committed gives the file that is committed, with
+// no traces, and what else is asked for beside that is refused.
+func TestResults_FiguresOfAPage(t *testing.T) {
+	kept, err := os.ReadFile("../../lab/results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := results(t, "", "--figures", "../../docs/results.md")
+	if code != 0 || out != string(kept) {
+		t.Errorf("exit %d, %d bytes for %d: %s", code, len(out), len(kept), errs)
+	}
+	file := filepath.Join(t.TempDir(), "figures.json")
+	if code, out, errs := results(t, "", "--figures", "../../docs/results.md", "--out", file); code != 0 || out != "" {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	if written, err := os.ReadFile(file); err != nil || !bytes.Equal(written, kept) {
+		t.Errorf("%v", err)
+	}
+	for want, args := range map[string][]string{
+		"--seeds: with --figures nothing is played": {"--figures", "../../docs/results.md", "--seeds", "3"},
+		"there is no cell's table in it":            {"--figures", "../../docs/labs.md"},
+		"no such file":                              {"--figures", "none.md"},
+	} {
+		if code, _, errs := results(t, "", args...); code == 0 || !strings.Contains(errs, want) {
+			t.Errorf("%v: exit %d, %s", args, code, errs)
+		}
+	}
+}

@@ -129,3 +129,13 @@ func TestVary_KeepsTheSLO(t *testing.T) {
 		t.Errorf("engines that take three times as long keep %v of %v, %v", g.Rates, fast.Rates, err)
 	}
 }
+
+func TestHighest_IsWhatFillsTheShortestRun(t *testing.T) {
+	d := &Draw{Length: 10 * time.Minute}
+	if got := (&Cell{}).Highest(d); got != 10 {
+		t.Errorf("%v", got)
+	}
+	if got := (&Cell{Shortest: 5 * time.Minute}).Highest(d); got != 2 {
+		t.Errorf("%v", got)
+	}
+}

@@ -108,6 +108,7 @@ function extent(plot, axis, hidden) {
   });
   for (const m of plot.marks ?? []) if (m.axis === axis) see(m.at);
   if (low > high) return [0, 1];
+  if (plot[axis].names) return [-0.5, plot[axis].names.length - 0.5];
   if (!plot[axis].log && (axis === "y" || low / high < 0.4) && low > 0) low = 0;
   if (plot[axis].most) high = Math.min(high, plot[axis].most);
   if (high === low) high = low + 1;
@@ -120,7 +121,7 @@ function extent(plot, axis, hidden) {
 }
 
 function plane(plot, width, hidden, readout) {
-  const height = 280, top = 22, bottom = 40, right = 12;
+  const height = plot.y.names ? Math.max(280, 20 * plot.y.names.length + 70) : 280, top = 22, bottom = 40, right = 12;
   const [x0, x1] = extent(plot, "x", hidden), [y0, y1] = extent(plot, "y", hidden);
   const yTicks = plot.y.names ? plot.y.names.map((_, i) => i) : plot.y.log ? logTicks(y0, y1) : ticks(y0, y1, 5);
   const yText = (v) => plot.y.names?.[v] ?? short(v);
@@ -148,7 +149,7 @@ function plane(plot, width, hidden, readout) {
   svg.append(body);
   for (const m of plot.marks ?? []) body.append(...markLine(m, px, py, left, width - right, top, height - bottom, [x0, x1, y0, y1]));
   plot.series.forEach((series, i) => {
-    if (!hidden.has(i)) body.append(...drawSeries(plot, series, i, px, py));
+    if (!hidden.has(i)) body.append(...drawSeries(plot, series, i, px, py, width - right));
   });
   if (plot.kind !== "dots") attachCursor(svg, plot, hidden, px, [top, height - bottom, left], readout);
   return svg;
@@ -173,14 +174,17 @@ function markLine(m, px, py, left, right, top, bottom, [x0, x1, y0, y1]) {
   return [s("line", { x1: left, x2: right, y1: y, y2: y, class: "mark" }), s("text", { x: right - 4, y: y - 5, class: "note end" }, m.label)];
 }
 
-function drawSeries(plot, series, i, px, py) {
+function drawSeries(plot, series, i, px, py, end) {
   const out = [];
   const usable = (n) => series.x[n] !== null && series.y[n] !== null && !(plot.x.log && series.x[n] <= 0) && !(plot.y.log && series.y[n] <= 0);
   if (plot.kind === "dots") {
     series.x.forEach((x, n) => {
       if (!usable(n)) return;
       out.push(mark(MARKS[i % 6], px(x), py(series.y[n]), `dot ${ink(i)}`));
-      if (series.names) out.push(s("text", { x: px(x) + 7, y: py(series.y[n]) + 4, class: "note" }, series.names[n]));
+      if (series.names) {
+        const late = px(x) + 7 + 7 * series.names[n].length > end; // no room to its right
+        out.push(s("text", { x: px(x) + (late ? -7 : 7), y: py(series.y[n]) + 4, class: late ? "note end" : "note" }, series.names[n]));
+      }
     });
     return out;
   }
