@@ -24,7 +24,7 @@ type newcomer struct {
 func newcomerLab() Lab {
 	return Lab{
 		Name: "newcomer", Title: "a cold replica joins a warm pool", Section: "11.3",
-		About: "The pool and the calls of the lab routing, with as many replicas more as one, which joins when the others have filled their caches. Least outstanding and prefix-aware are the catalogue's with exact and fresh load. " +
+		About: "The pool and the calls of the lab routing, with a replica more, which joins when the others have filled their caches. Least outstanding and prefix-aware are the catalogue's with exact and fresh load. " +
 			"With slow start the newcomer may be picked with a probability that rises from 0 to 1. Measured are the calls that arrive within a window from the moment when it joins. The article gives no numbers; these are ours.",
 		Look: []string{
 			"Least outstanding gives the newcomer 48 % of the calls in the window, where a fifth is its share, and the first three in a row: it is the emptiest until it is as full as the others. They find nothing cached and wait 3.0 ticks for their first token, the others' 2.1.",
