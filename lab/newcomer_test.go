@@ -1,10 +1,12 @@
 package lab
 
 import (
+	"fmt"
 	"testing"
 
 	"kvasir/internal/kvblock"
 	"kvasir/selection"
+	"kvasir/selection/policy"
 )
 
 // TestNewcomer_GetsNothingBeforeItJoins, every call of the window is counted, and slow start of a tick
@@ -34,14 +36,16 @@ func TestNewcomer_GetsNothingBeforeItJoins(t *testing.T) {
 // TestRouter_AsksCandidatesAlone: who is not among them is not picked.
 func TestRouter_AsksCandidatesAlone(t *testing.T) {
 	x := newcomerLab().settings().(*newcomer)
-	for _, ru := range x.rules() {
+	rules := x.rules()
+	for _, ru := range append(rules[:], newcomerRule{"consistent hash", &policy.ConsistentHash{Key: "prompt", Blocks: 1, LoadFactor: 2}, false}) {
 		r := newRouter(ru.params, 3, 1, 0)
 		picked := map[int]bool{}
 		for _, n := range []int{2, 3, 1} {
 			clear(picked)
 			r.among(n)
-			for range 50 {
-				picked[r.pick(&routerRequest)] = true
+			for k := range 50 {
+				blocks := []kvblock.Hash{kvblock.Seed(fmt.Sprint(len(picked), n, k))}
+				picked[r.pick(&selection.Request{InputTokens: routingBlock, BlockTokens: routingBlock, Blocks: blocks})] = true
 			}
 			for i := range picked {
 				if i >= n {
@@ -51,5 +55,3 @@ func TestRouter_AsksCandidatesAlone(t *testing.T) {
 		}
 	}
 }
-
-var routerRequest = selection.Request{InputTokens: routingBlock, BlockTokens: routingBlock, Blocks: make([]kvblock.Hash, 1)}
