@@ -166,6 +166,7 @@ func Catalog() []Lab {
 		retriesLab(),
 		hedgingLab(),
 		cascadeLab(),
+		newcomerLab(),
 		unitOfWorkLab(),
 		isolationLab(),
 		openLoopLab(),

@@ -220,3 +220,54 @@ func TestFreshness_TheGridIsWhatRoutersSee(t *testing.T) {
 		}
 	}
 }
+
+// TestPrefix_ThePlayerShowsTheCaches: the replica that gets a request holds its prefix from then on,
+// the others what they held, and it is a hit where the prefix was there before.
+func TestPrefix_ThePlayerShowsTheCaches(t *testing.T) {
+	for _, b := range run(t, "prefix").Players[0].Boards {
+		held := []string{"empty", "empty", "empty"}
+		for i, f := range b.Frames {
+			prefix := fmt.Sprintf("P%d", prefixTrace[i].prefix)
+			for n, lane := range f.Lanes {
+				switch lane.State {
+				case Hit, Miss:
+					if (lane.State == Hit) != (held[n] == prefix) || lane.Fresh != 1 {
+						t.Errorf("%s, %s: %s held %s, and it is a %s", b.Name, f.Head, lane.Name, held[n], lane.State)
+					}
+					held[n] = prefix
+				}
+				if lane.Text != held[n] {
+					t.Errorf("%s, %s: %s shows %s, it holds %s", b.Name, f.Head, lane.Name, lane.Text, held[n])
+				}
+			}
+		}
+	}
+}
+
+// TestEngine_ThePlayerShowsTheSlots: an iteration is flagged where no slot decodes before all is done,
+// and puts out a token for each slot that does.
+func TestEngine_ThePlayerShowsTheSlots(t *testing.T) {
+	for _, b := range run(t, "engine").Players[0].Boards {
+		var flags []int
+		for i, f := range b.Frames {
+			decoding := 0
+			for _, lane := range f.Lanes {
+				if (lane.Text == "") != (lane.State == Idle) {
+					t.Errorf("%s, iteration %d: %+v", b.Name, i+1, lane)
+				}
+				if lane.State == Decode {
+					decoding++
+				}
+			}
+			if b.Track.Values[i] != float64(decoding) {
+				t.Errorf("%s, iteration %d: %v tokens, %d slots decode", b.Name, i+1, b.Track.Values[i], decoding)
+			}
+			if decoding == 0 && f.Note != "All is done." {
+				flags = append(flags, i)
+			}
+		}
+		if !slices.Equal(flags, b.Track.Flags) {
+			t.Errorf("%s: flags %v, want %v", b.Name, b.Track.Flags, flags)
+		}
+	}
+}

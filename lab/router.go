@@ -53,3 +53,14 @@ func (r *router) believes(into []int32) []int32 {
 	}
 	return into
 }
+
+// among makes the first n replicas the candidates.
+func (r *router) among(n int) {
+	r.view.Candidates, r.view.Scores = r.view.Members[:n], r.view.Scores[:n]
+	for i := range r.view.Position {
+		r.view.Position[i] = selection.None
+		if i < n {
+			r.view.Position[i] = int32(i)
+		}
+	}
+}

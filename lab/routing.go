@@ -206,15 +206,21 @@ func (x *routing) chooser(ru rule, replicas []*replica, root uint64) func(*call)
 	}
 	r := newRouter(ru.params, len(replicas), root, 0)
 	return func(c *call) int {
-		for i, replica := range replicas {
-			r.view.Book[i].Outstanding = int32(replica.outstanding())
-			r.view.Endpoints[i].Load = replica.load()
-			r.view.Overlap[i] = 0
-			if replica.promised[c.family] {
-				r.view.Overlap[i] = int32(c.head / routingBlock)
-			}
-		}
+		x.see(r, replicas, c)
 		return r.pick(&selection.Request{InputTokens: c.prompt(), BlockTokens: routingBlock, Blocks: make([]kvblock.Hash, c.prompt()/routingBlock)})
+	}
+}
+
+// see fills a router's view with the exact load of the replicas, and with where it sent the call's
+// prefix before.
+func (x *routing) see(r *router, replicas []*replica, c *call) {
+	for i, replica := range replicas {
+		r.view.Book[i].Outstanding = int32(replica.outstanding())
+		r.view.Endpoints[i].Load = replica.load()
+		r.view.Overlap[i] = 0
+		if replica.promised[c.family] {
+			r.view.Overlap[i] = int32(c.head / routingBlock)
+		}
 	}
 }
 

@@ -1,7 +1,9 @@
 package lab
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -167,6 +169,37 @@ func TestRouting_ThroughputAndTailAreTwoEndsOfADial(t *testing.T) {
 		output, tail := above("", "", aware.throughput, least.throughput, 2, ""), above("", "", aware.p95, least.p95, 1, "")
 		if output.Outcome != want[0] || tail.Outcome != want[1] {
 			t.Errorf("threshold %d: output %s, %s; tail %s, %s", threshold, output.Outcome, output.Ours, tail.Outcome, tail.Ours)
+		}
+	}
+}
+
+// TestRouting_ShowsTheRunOfTheRule: each replica completes what it was assigned, all calls together,
+// and the plot's longest queue is the one that its sentence names.
+func TestRouting_ShowsTheRunOfTheRule(t *testing.T) {
+	for _, key := range ruleKeys {
+		x := routingLab().settings().(*routing)
+		x.shown = key
+		table, plot := x.show()
+		sum := 0.0
+		for _, row := range table.Rows {
+			if row[1].Value() != row[2].Value() || row[4].Value() > row[3].Value() || row[3].Value() > 100 {
+				t.Errorf("%s: replica %v", key, row)
+			}
+			sum += row[1].Value()
+		}
+		if sum != float64(x.requests) {
+			t.Errorf("%s: %v of %d requests were assigned", key, sum, x.requests)
+		}
+		longest, of, at := 0.0, 0, 0.0
+		for i, s := range plot.Series {
+			for n, y := range s.Y {
+				if y > longest || y == longest && s.X[n] < at {
+					longest, of, at = y, i+1, s.X[n]
+				}
+			}
+		}
+		if want := fmt.Sprintf("The longest queue is replica %d's, %v requests in tick ", of, longest); !strings.HasPrefix(plot.Says, want) {
+			t.Errorf("%s: %q, want %q", key, plot.Says, want)
 		}
 	}
 }

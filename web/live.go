@@ -10,7 +10,8 @@ import (
 // GET /v1/live streams server-sent events, each with one JSON object as its data:
 //
 //   - history, once at the start: a LiveHistory of the last minutes.
-//   - state, at once and then each second: a LiveState.
+//   - state, at once, then each second, and when an endpoint leaves rotation or is back: a
+//     LiveState.
 //   - decision: a proxy.DecisionView, of at most LiveDecisions picks a second.
 //   - outcome: a proxy.OutcomeView, of a call whose decision was shown.
 //

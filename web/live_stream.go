@@ -45,6 +45,7 @@ type Live struct {
 	pace   pace
 	shown  chan any      // proxy.Decided and ended, to be rendered
 	came   chan *watcher // to be told what there is
+	moved  chan struct{} // an endpoint has left rotation, or is back
 	over   chan struct{} // closed when Run has ended
 	missed atomic.Int64  // of shown, for which there was no room
 
@@ -55,6 +56,7 @@ type Live struct {
 	// Run's own.
 	calls   calls
 	history *history
+	stated  time.Time         // when the state was last sent to all
 	looked  time.Time         // when the history got its newest point
 	ready   map[string][]byte // what was rendered since then, by event
 }
@@ -84,14 +86,15 @@ const (
 )
 
 const (
-	liveHeartbeat    = 5 * time.Second  // of silence, after which a comment is sent
-	liveWriteTimeout = 10 * time.Second // for a watcher to take an event
+	liveBetween      = 200 * time.Millisecond // at the least, from one state to one that a change brings
+	liveHeartbeat    = 5 * time.Second        // of silence, after which a comment is sent
+	liveWriteTimeout = 10 * time.Second       // for a watcher to take an event
 )
 
 // NewLive returns the stream. It serves once Run runs.
 func NewLive(cfg LiveConfig) *Live {
 	l := &Live{
-		cfg: cfg, shown: make(chan any, shownEvents), came: make(chan *watcher, LiveWatchers), over: make(chan struct{}),
+		cfg: cfg, shown: make(chan any, shownEvents), came: make(chan *watcher, LiveWatchers), moved: make(chan struct{}, 1), over: make(chan struct{}),
 		watchers: map[*watcher]bool{},
 	}
 	l.tap = proxy.Tap{
@@ -102,6 +105,12 @@ func NewLive(cfg LiveConfig) *Live {
 			}
 		},
 		Ended: func(call uint64, c telemetry.Call) { l.show(ended{call, time.Now(), c}) },
+		Changed: func() {
+			select {
+			case l.moved <- struct{}{}:
+			default:
+			}
+		},
 	}
 	return l
 }
@@ -138,14 +147,25 @@ func (l *Live) Run(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			l.look(now)
-			if l.watched() > 0 {
-				l.send(event{"state", l.render("state")})
+			l.sendState()
+		case <-l.moved:
+			if now := time.Now(); now.Sub(l.stated) >= liveBetween {
+				delete(l.ready, "state")
+				l.sendState()
 			}
 		case w := <-l.came:
 			l.greet(w)
 		case x := <-l.shown:
 			l.send(describe(x))
 		}
+	}
+}
+
+// sendState tells all that watch of the state.
+func (l *Live) sendState() {
+	if l.watched() > 0 {
+		l.stated = time.Now()
+		l.send(event{"state", l.render("state")})
 	}
 }
 
@@ -285,7 +305,6 @@ func (l *Live) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	defer l.leave(w)
 	s := &stream{rc: http.NewResponseController(rw), w: rw}
-	_ = s.rc.SetReadDeadline(time.Time{}) // what the server allows for a request, a stream outlasts
 	h := rw.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-store")

@@ -201,7 +201,7 @@ func TestLive_BeginsWithTheHistoryAndTheState(t *testing.T) {
 		t.Errorf("window %+v", w)
 	}
 	a, b := state.Models[0].Pools[0].Endpoints[0], state.Models[0].Pools[0].Endpoints[1]
-	if a.Window.Calls != 2 || b.Window.Calls != 0 || a.InFlight != 2 || b.InFlight != 0 {
+	if a.Window.Calls != 2 || b.Window.Calls != 0 || a.InFlight != 2 || b.InFlight != 0 || b.Window.OutputPerSecond != nil {
 		t.Errorf("endpoints %+v %+v", a, b)
 	}
 	if !state.MayChange || state.Watchers != 1 || state.InFlight != 3 || state.Buffered != 4096 || state.Unrouted < 1 {

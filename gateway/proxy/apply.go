@@ -250,8 +250,10 @@ func (g *Gateway) notice(c *core, a flow.Action, e *endpoint) {
 		level, what = slog.LevelWarn, "endpoint ejected"
 		more = append(more, slog.String("cause", a.Cause.String()))
 		e.metrics.Ejected()
+		g.changed()
 	case flow.Returned:
 		what = "endpoint back in rotation"
+		g.changed()
 	case flow.Restarted:
 		what = "endpoint has restarted"
 		e.metrics.Restarted()

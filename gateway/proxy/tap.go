@@ -17,6 +17,8 @@ type Tap struct {
 	Decided func(Decided)
 	// Ended hears how it ended, if an attempt was made. The record has names and numbers alone.
 	Ended func(call uint64, c telemetry.Call)
+	// Changed hears that an endpoint has left rotation, or is back.
+	Changed func()
 }
 
 // Decided is a decision and whose it is.
@@ -30,6 +32,13 @@ type Decided struct {
 
 // Tap has t take decisions from now on; nil: nobody does, and a call pays one look at that.
 func (g *Gateway) Tap(t *Tap) { g.tap.Store(t) }
+
+// changed tells whoever watches of an endpoint that has left rotation, or is back.
+func (g *Gateway) changed() {
+	if t := g.tap.Load(); t != nil {
+		t.Changed()
+	}
+}
 
 // offer asks whoever watches whether the call is to be explained.
 func (c *call) offer() {

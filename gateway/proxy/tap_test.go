@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"kvasir/gateway/proxy"
 	"kvasir/internal/testkit/scripted"
@@ -20,6 +21,7 @@ type tapped struct {
 	want    bool
 	decided []proxy.Decided
 	ended   map[uint64]telemetry.Call
+	changed int
 }
 
 func (s *tapped) tap() *proxy.Tap {
@@ -28,6 +30,7 @@ func (s *tapped) tap() *proxy.Tap {
 		Wants:   func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.want },
 		Decided: func(d proxy.Decided) { s.mu.Lock(); defer s.mu.Unlock(); s.decided = append(s.decided, d) },
 		Ended:   func(call uint64, c telemetry.Call) { s.mu.Lock(); defer s.mu.Unlock(); s.ended[call] = c },
+		Changed: func() { s.mu.Lock(); defer s.mu.Unlock(); s.changed++ },
 	}
 }
 
@@ -66,6 +69,17 @@ func TestTap_GetsDecisionsAndEnds(t *testing.T) {
 	if len(s.decided) != 2 {
 		t.Error("decisions are taken though nobody watches")
 	}
+}
+
+func TestTap_HearsOfEndpointsThatLeaveRotation(t *testing.T) {
+	r := newRig(t, ordered(refuse, good))
+	defer r.close()
+	s := &tapped{}
+	r.gateway.Tap(s.tap())
+	for range 3 { // health.failures
+		r.post(chatPath, unstreamed)
+	}
+	eventually(t, 5*time.Second, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.changed == 1 }, func() string { return "it was not told" })
 }
 
 // What was traded is told by the decision's own numbers.

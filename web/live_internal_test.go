@@ -1,8 +1,12 @@
 package web
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"kvasir/gateway/proxy"
@@ -52,4 +56,71 @@ func BenchmarkLive(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Whoever comes is told what there is before what happens.
+func TestLive_GreetsFirst(t *testing.T) {
+	source := &busy{pools: []proxy.ModelView{{Model: "m"}}}
+	l := NewLive(LiveConfig{Gateway: source, Calls: source})
+	now := time.Now()
+	l.history = newHistory(now)
+	l.look(now)
+	w := l.join()
+	l.send(event{"decision", nil})
+	l.greet(<-l.came)
+	l.send(event{"outcome", nil})
+	for _, want := range []string{"history", "state", "outcome"} {
+		if got := <-w.events; got.name != want {
+			t.Errorf("%s comes where %s should", got.name, want)
+		}
+	}
+	gone := l.join()
+	l.leave(gone)
+	l.greet(<-l.came)
+	if len(gone.events) != 0 || w.dropped.Load() != 0 {
+		t.Error("who has left is told something")
+	}
+}
+
+// A change is shown at once, and many of them together; each second has its state all the same.
+func TestLive_ShowsAChangeAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &busy{pools: []proxy.ModelView{{Model: "m"}}}
+		l := NewLive(LiveConfig{Gateway: source, Calls: source})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { l.Run(ctx) })
+		synctest.Wait()
+		w := l.join()
+		var at []time.Duration
+		start := time.Now()
+		note := func(events int) {
+			synctest.Wait()
+			for range events {
+				select {
+				case e := <-w.events:
+					if e.name == "state" {
+						at = append(at, time.Since(start))
+					}
+				default:
+				}
+			}
+		}
+		note(2) // the history and the state
+		for range 30 {
+			time.Sleep(100 * time.Millisecond)
+			if now := time.Since(start); now >= 1300*time.Millisecond && now < 1700*time.Millisecond {
+				for range 10 {
+					l.tap.Changed()
+				}
+			}
+			note(10)
+		}
+		ms := time.Millisecond
+		if want := []time.Duration{0, 1000 * ms, 1300 * ms, 1500 * ms, 2000 * ms, 3000 * ms}; !slices.Equal(at, want) {
+			t.Errorf("states at %v, want %v", at, want)
+		}
+		cancel()
+		running.Wait()
+	})
 }
