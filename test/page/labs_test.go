@@ -241,7 +241,7 @@ func number(text string, want float64) error {
 }
 
 // fewSeeds are as many as a browser repeats a lab here, where it would do so more often.
-const fewSeeds = 3
+const fewSeeds = 2
 
 func TestLabs_ShowWhatTheCommandPrints(t *testing.T) {
 	bothForms(t, func(t *testing.T, base string) {
