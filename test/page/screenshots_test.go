@@ -94,8 +94,8 @@ func (b *tab) picture() []byte {
 	return out.Bytes()
 }
 
-// colours is how many a picture has: enough for the edges of letters beside those of the page.
-const colours = 64
+// mostColours is how many a picture has: enough for the edges of letters beside those of the page.
+const mostColours = 64
 
 // inPalette returns the picture with few colours: the most frequent ones that differ from each
 // other, which keeps flat areas as they are.
@@ -116,7 +116,7 @@ func inPalette(full image.Image) *image.Paletted {
 	var palette color.Palette
 	for _, least := range []int{9, 0} { // apart at first, then what is left
 		for _, c := range frequent {
-			if len(palette) < colours && (len(palette) == 0 || apart(c, palette[palette.Index(c)].(color.RGBA)) > least) {
+			if len(palette) < mostColours && (len(palette) == 0 || apart(c, palette[palette.Index(c)].(color.RGBA)) > least) {
 				palette = append(palette, c)
 			}
 		}
