@@ -40,7 +40,7 @@ func serveLive(t *testing.T, engines int) *shown {
 		list = append(list, fmt.Sprintf("{url: %q, name: e%d}", out.find(t, `answers at (http://[^/]+)/v1`), i+1))
 	}
 	s.file = filepath.Join(t.TempDir(), "kvasir.yaml")
-	text := "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nadmin_token: file:token\nmodels:\n  m: {slo: {ttft: 2s, tpot: 100ms}, endpoints: [" + strings.Join(list, ", ") + "]}\n"
+	text := "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nadmin_token: file:token\nmodels:\n  m: {slo: {ttft: 1m, tpot: 1m}, endpoints: [" + strings.Join(list, ", ") + "]}\n"
 	for name, text := range map[string]string{s.file: text, filepath.Join(filepath.Dir(s.file), "token"): liveToken} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
