@@ -61,7 +61,7 @@ check: ## format, vet, staticcheck, modernisers, go.mod, WebAssembly, architectu
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) mod tidy -diff
 	for module in tools $(TEST_MODULES); do (cd "$$module" && $(GO) mod tidy -diff); done
-	GOOS=js GOARCH=wasm $(GO) vet ./web/wasm ./lab ./sim
+	GOOS=js GOARCH=wasm $(GO) vet ./web/wasm
 	GOOS=js GOARCH=wasm $(GO) build -trimpath -buildvcs=false -ldflags='-s -w' -o /dev/null ./web/wasm
 	$(GO) test -run '^TestArchitecture' .
 
