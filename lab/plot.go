@@ -34,7 +34,7 @@ type Axis struct {
 	Label string   `json:"label"`
 	Unit  string   `json:"unit,omitempty"`
 	Log   bool     `json:"log,omitempty"`   // logarithmic; every value is above 0
-	Names []string `json:"names,omitempty"` // of 0, 1, 2 …, where the axis has names instead of numbers
+	Names []string `json:"names,omitempty"` // of 0, 1, 2 …, where the axis has names instead of numbers; on Y from below
 	Most  float64  `json:"most,omitempty"`  // the axis ends there, what is above is cut; 0: where the numbers end
 }
 

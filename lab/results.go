@@ -514,11 +514,11 @@ func known(x *float64, digits int) Cell {
 
 // publishedPlot has the goodput of a few policies in every cell, as shares of the best one.
 func publishedPlot(f contest.Figures) Plot {
-	p := Plot{Name: "published", Title: "the whole contest: goodput by cell, of the best policy's", Kind: Bars, X: Axis{Label: "cell"}, Y: Axis{Label: "of the best", Unit: "%"}}
+	p := Plot{Name: "published", Title: "the whole contest: goodput by cell, of the best policy's", Kind: Dots, X: Axis{Label: "of the best", Unit: "%"}, Y: Axis{Label: "cell"}}
 	names := []string{contest.Ours, "lmetric", "cache-aware", "least-outstanding", "round-robin"}
 	ahead := 0
 	for _, c := range f.Cells {
-		p.X.Names = append(p.X.Names, c.Cell)
+		p.Y.Names = append([]string{c.Cell}, p.Y.Names...) // the first one is on top
 		if c.Entries[0].Policy == contest.Ours {
 			ahead++
 		}
@@ -528,7 +528,8 @@ func publishedPlot(f contest.Figures) Plot {
 		for i, c := range f.Cells {
 			for _, e := range c.Entries {
 				if e.Policy == name {
-					s.X, s.Y = append(s.X, float64(i)), append(s.Y, 100*e.Goodput.Mean/c.Entries[0].Goodput.Mean)
+					s.X = append(s.X, 100*e.Goodput.Mean/c.Entries[0].Goodput.Mean)
+					s.Y = append(s.Y, float64(len(f.Cells)-1-i))
 				}
 			}
 		}
