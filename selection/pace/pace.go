@@ -13,7 +13,13 @@
 // replicas that are slow.
 package pace
 
-import "kvasir/selection"
+import (
+	"time"
+
+	"kvasir/internal/mono"
+	"kvasir/internal/portable"
+	"kvasir/selection"
+)
 
 // Model is what prefill costs at an endpoint of the usual speed. No coefficient is negative.
 type Model struct {
@@ -121,7 +127,24 @@ func (f *fit) model() Model {
 // speed is how many times as long as the model says an endpoint takes.
 type speed struct {
 	factor           float64
-	actual, expected float64 // sums over its samples, with forgetting
+	actual, expected float64   // sums over its samples, with forgetting
+	at               mono.Time // of the newest
+}
+
+// rate returns the factor that the sums show while they count for so much.
+func (s *speed) rate(weight float64) float64 {
+	return (float64(s.actual*weight) + speedDoubt) / (float64(s.expected*weight) + speedDoubt)
+}
+
+// weight returns for how much the sums count at an instant. An endpoint that is taken to be
+// slow gets few calls, or none, and with none it could never show that it is slow no longer: so
+// what nothing has confirmed for a while fades, until it gets some again.
+func (s *speed) weight(now mono.Time) float64 {
+	silent := now.Sub(s.at) - quiet
+	if silent <= 0 {
+		return 1
+	}
+	return portable.Exp(-ln2 * silent.Seconds() / fade.Seconds())
 }
 
 const (
@@ -142,6 +165,14 @@ const (
 
 	// enough samples make predictions.
 	enough = 16
+
+	// quiet is how long an endpoint may go without a sample before what is known of its speed
+	// begins to fade; fade later half of it counts, and so on. After a minute a factor of 1.5 has
+	// come down to 1.1.
+	quiet = 5 * time.Second
+	fade  = 10 * time.Second
+
+	ln2 = 0.6931471805599453
 )
 
 // Pool is what is known of a pool's endpoints. The zero Pool knows nothing. It is not safe
@@ -170,20 +201,35 @@ func (p *Pool) Known() bool { return p.seen >= enough }
 // Model returns the model; it must not be changed.
 func (p *Pool) Model() *Model { return &p.model }
 
-// Factor returns how many times as long the slot's endpoint takes. The slot must be one for
-// which there is room.
-func (p *Pool) Factor(slot selection.Slot) float64 {
-	if f := p.speeds[slot].factor; f > 1+dead || f < 1/(1+dead) {
-		return f
+// Factor returns how many times as long the slot's endpoint takes, as far as is known at the
+// instant. The slot must be one for which there is room.
+func (p *Pool) Factor(slot selection.Slot, now mono.Time) float64 {
+	s := &p.speeds[slot]
+	f := s.factor
+	if !odd(f) {
+		return 1
 	}
-	return 1
+	if now.Sub(s.at) > quiet {
+		if f = s.rate(s.weight(now)); !odd(f) {
+			return 1
+		}
+	}
+	return f
 }
 
+// odd reports whether a factor is far enough from 1 to be believed.
+func odd(f float64) bool { return f > 1+dead || f < 1/(1+dead) }
+
 // Learn takes a sample: the slot's endpoint, which had no other prefill to do, took so many
-// seconds (above 0) to the first token of a call with the work.
-func (p *Pool) Learn(slot selection.Slot, w selection.Work, context int64, seconds float64) {
+// seconds (above 0) to the first token of a call with the work, which it gave at the instant.
+func (p *Pool) Learn(at mono.Time, slot selection.Slot, w selection.Work, context int64, seconds float64) {
 	p.Grow(slot)
 	s := &p.speeds[slot]
+	if w := s.weight(at); w < 1 {
+		s.actual, s.expected = float64(s.actual*w), float64(s.expected*w)
+		s.factor = s.rate(1)
+	}
+	s.at = max(s.at, at)
 	x := features(w, context)
 	expected := p.fit.expect(&x)
 	if p.Known() {
@@ -202,7 +248,7 @@ func (p *Pool) Learn(slot selection.Slot, w selection.Work, context int64, secon
 	weight := min(expected/whole, 1)
 	s.actual = float64(s.actual*speedForget) + float64(weight*(seconds/max(expected, 1e-4)))
 	s.expected = float64(s.expected*speedForget) + weight
-	s.factor = (s.actual + speedDoubt) / (s.expected + speedDoubt)
+	s.factor = s.rate(1)
 }
 
 // mean is the factors' mean. What the model learns is scaled by it, or model and factors

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"kvasir/internal/mono"
 	"kvasir/internal/seed"
 	"kvasir/selection"
 )
@@ -51,7 +52,7 @@ func seconds(m *Model, w selection.Work, context int64) float64 {
 func (p *Pool) teach(w *world, n int) {
 	for range n {
 		s := w.next()
-		p.Learn(s.slot, s.work, s.context, s.seconds)
+		p.Learn(0, s.slot, s.work, s.context, s.seconds)
 	}
 }
 
@@ -61,7 +62,7 @@ func (p *Pool) off(factors []float64, n int) float64 {
 	worst := 0.0
 	for range n {
 		s := w.next()
-		said := p.Factor(s.slot) * seconds(p.Model(), s.work, s.context)
+		said := p.Factor(s.slot, 0) * seconds(p.Model(), s.work, s.context)
 		worst = max(worst, math.Abs(said/s.seconds-1))
 	}
 	return worst
@@ -83,8 +84,8 @@ func TestLearn_FindsTheModel(t *testing.T) {
 func TestLearn_WhenNothingIsKnown_SaysWhatIsLonger(t *testing.T) {
 	var p Pool
 	p.Grow(3)
-	if p.Known() || p.Factor(3) != 1 || *p.Model() != unknown {
-		t.Errorf("an empty pool knows %+v, factor %v", *p.Model(), p.Factor(3))
+	if p.Known() || p.Factor(3, 0) != 1 || *p.Model() != unknown {
+		t.Errorf("an empty pool knows %+v, factor %v", *p.Model(), p.Factor(3, 0))
 	}
 	w := newWorld(0, 1)
 	for n := range enough {
@@ -107,7 +108,7 @@ func TestLearn_EqualEndpointsStayEqual(t *testing.T) {
 	for range 200 {
 		p.teach(w, 10)
 		for slot := range w.factors {
-			if f := p.Factor(selection.Slot(slot)); f != 1 {
+			if f := p.Factor(selection.Slot(slot), 0); f != 1 {
 				t.Fatalf("slot %d has a factor of %v", slot, f)
 			}
 		}
@@ -118,7 +119,7 @@ func TestLearn_TellsSlowEndpointsFromFastOnes(t *testing.T) {
 	factors := []float64{1, 1, 2, 2}
 	var p Pool
 	p.teach(newWorld(0.2, factors...), 3000)
-	ratio := p.Factor(3) / p.Factor(0)
+	ratio := p.Factor(3, 0) / p.Factor(0, 0)
 	if ratio < 1.6 || ratio > 2.2 {
 		t.Errorf("slot 3 takes %.2f times as long as slot 0, want about 2", ratio)
 	}
@@ -127,10 +128,51 @@ func TestLearn_TellsSlowEndpointsFromFastOnes(t *testing.T) {
 		t.Errorf("predictions are off by up to %.0f %%", 100*off)
 	}
 	p.Forget(3)
-	if p.Factor(3) != 1 || p.Factor(2) == 1 {
-		t.Errorf("after Forget the factors are %v and %v", p.Factor(3), p.Factor(2))
+	if p.Factor(3, 0) != 1 || p.Factor(2, 0) == 1 {
+		t.Errorf("after Forget the factors are %v and %v", p.Factor(3, 0), p.Factor(2, 0))
 	}
 	p.Forget(99) // never heard of
+}
+
+// TestFactor_OfTheSilentFades: an endpoint that is taken to be slow gets few calls, or none, so
+// without any it must get some again; then a few show what it is.
+func TestFactor_OfTheSilentFades(t *testing.T) {
+	at := func(seconds float64) mono.Time { return mono.Time(seconds * 1e9) }
+	for _, c := range []struct {
+		name string
+		now  float64 // what the endpoint is once it gets calls again
+	}{{"well again", 1}, {"slow still", 2}} {
+		var p Pool
+		w := newWorld(0.1, 1, 1, 1, 2)
+		p.teach(w, 3000)
+		slow := p.Factor(3, 0)
+		if slow < 1.4 {
+			t.Fatalf("%s: a factor of %v", c.name, slow)
+		}
+		if f := p.Factor(3, at(5)); f != slow {
+			t.Errorf("%s: after 5 s a factor of %v, had %v", c.name, f, slow)
+		}
+		before := slow
+		for s := 6.0; s < 120; s++ {
+			f := p.Factor(3, at(s))
+			if f > before {
+				t.Fatalf("%s: after %v s it rises from %v to %v", c.name, s, before, f)
+			}
+			before = f
+		}
+		if before != 1 {
+			t.Errorf("%s: after two minutes a factor of %v", c.name, before)
+		}
+		again := newWorld(0.1, 1, 1, 1, c.now)
+		for n := range 40 {
+			s := again.next()
+			s.slot, s.seconds = 3, c.now*seconds(&truth, s.work, s.context)
+			p.Learn(at(120+float64(n)/10), s.slot, s.work, s.context, s.seconds)
+		}
+		if f := p.Factor(3, at(124)); c.now == 1 && f > 1 || c.now == 2 && f < 1.3 {
+			t.Errorf("%s: after forty more calls a factor of %v", c.name, f)
+		}
+	}
 }
 
 // TestLearn_WhatTakesMuchLongerHasAnotherReason: one call in fifty took thirty times as long.
@@ -143,7 +185,7 @@ func TestLearn_WhatTakesMuchLongerHasAnotherReason(t *testing.T) {
 		if w.random.Float64() < 0.02 {
 			s.seconds *= 30
 		}
-		p.Learn(s.slot, s.work, s.context, s.seconds)
+		p.Learn(0, s.slot, s.work, s.context, s.seconds)
 	}
 	if off := p.off([]float64{1, 1}, 500); off > 0.2 {
 		t.Errorf("predictions are off by up to %.0f %%", 100*off)
@@ -167,11 +209,11 @@ func TestLearn_NothingIsEverNegativeOrNaN(t *testing.T) {
 	for range 3000 {
 		input := int64(r.Intn(1 << 20))
 		w := selection.Prefill(input, int64(r.Intn(1<<20)))
-		p.Learn(selection.Slot(r.Intn(5)), w, int64(r.Intn(1<<30)), math.Exp(40*r.Float64()-20))
+		p.Learn(mono.Time(r.Intn(1<<40)), selection.Slot(r.Intn(5)), w, int64(r.Intn(1<<30)), math.Exp(40*r.Float64()-20))
 		m := *p.Model()
-		for _, x := range []float64{m.Base, m.Token, m.Attention, m.Context, p.Factor(0)} {
+		for _, x := range []float64{m.Base, m.Token, m.Attention, m.Context, p.Factor(0, 0)} {
 			if !(x >= 0) || math.IsInf(x, 0) {
-				t.Fatalf("model %+v, factor %v", m, p.Factor(0))
+				t.Fatalf("model %+v, factor %v", m, p.Factor(0, 0))
 			}
 		}
 	}
@@ -192,6 +234,6 @@ func BenchmarkLearn(b *testing.B) {
 	s := w.next()
 	b.ReportAllocs()
 	for b.Loop() {
-		p.Learn(s.slot, s.work, s.context, s.seconds)
+		p.Learn(0, s.slot, s.work, s.context, s.seconds)
 	}
 }

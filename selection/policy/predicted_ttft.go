@@ -89,7 +89,8 @@ type predictedTTFT struct {
 	done   []done  // by slot
 	ttft   typical // what calls get, in seconds
 	tpot   typical
-	output float64 // mean tokens of an answer
+	output float64   // mean tokens of an answer
+	now    mono.Time // of the newest Pick
 
 	outlooks []outlook // scratch, parallel to View.Candidates
 }
@@ -136,7 +137,7 @@ func (p *predictedTTFT) look(v *selection.View, q *selection.Request) []outlook 
 	p.grow(v.Candidates[len(v.Candidates)-1])
 	p.outlooks = p.outlooks[:0]
 	for _, slot := range v.Candidates {
-		b, m, f := &v.Book[slot], p.pace.Model(), p.pace.Factor(slot)
+		b, m, f := &v.Book[slot], p.pace.Model(), p.pace.Factor(slot, v.Now)
 		decoding := b.OutstandingTokens - b.PendingTokens
 		o := outlook{
 			prefill: float64(f * m.Prefill(q.Work(selection.OverlapAt(v.Overlap, slot)), decoding)),
@@ -206,6 +207,7 @@ func (p *predictedTTFT) price(o *outlook, d standard, active int32) terms {
 }
 
 func (p *predictedTTFT) Pick(v *selection.View, q *selection.Request, r *seed.Rand) selection.Choice {
+	p.now = v.Now
 	outlooks := p.look(v, q)
 	d := p.standard(v, outlooks)
 	for i, slot := range v.Candidates {
@@ -246,13 +248,13 @@ func (p *predictedTTFT) Learn(s *selection.Sample) { p.note(s) }
 // note counts the prefill of a call as done. What is refused or given up before never is.
 func (p *predictedTTFT) note(s *selection.Sample) {
 	p.grow(s.Slot)
-	p.count(s.At, s.Slot, p.pace.Factor(s.Slot)*p.pace.Model().Prefill(s.Own, s.Context))
+	p.count(s.At, s.Slot, p.pace.Factor(s.Slot, s.At)*p.pace.Model().Prefill(s.Own, s.Context))
 }
 
 // Witness counts the prefill of other gateways' calls likewise.
 func (p *predictedTTFT) Witness(at mono.Time, slot selection.Slot, w selection.Work) {
 	p.grow(slot)
-	p.count(at, slot, p.pace.Factor(slot)*p.pace.Model().Prefill(w, 0))
+	p.count(at, slot, p.pace.Factor(slot, at)*p.pace.Model().Prefill(w, 0))
 }
 
 // count adds prefill that was done by an instant, which may be before that of the newest.
@@ -276,7 +278,7 @@ func (p *predictedTTFT) LearnEnd(e *selection.End) {
 	}
 	p.ttft.follow(e.TTFT.Seconds())
 	if e.Ahead.Tokens == 0 {
-		p.pace.Learn(e.Slot, actual(e), e.Context, max(e.TTFT, time.Microsecond).Seconds())
+		p.pace.Learn(e.At, e.Slot, actual(e), e.Context, max(e.TTFT, time.Microsecond).Seconds())
 	}
 	if u := e.Usage; u.Known && u.Output > 1 {
 		p.tpot.follow(e.Ended.Sub(e.At).Seconds() / float64(u.Output-1))
@@ -295,7 +297,7 @@ func actual(e *selection.End) selection.Work {
 // PrefillTime implements selection.Predictor.
 func (p *predictedTTFT) PrefillTime(slot selection.Slot, w selection.Work) (time.Duration, bool) {
 	p.grow(slot)
-	return mono.FromSeconds(p.pace.Factor(slot) * p.pace.Model().Prefill(w, 0)), p.pace.Known()
+	return mono.FromSeconds(p.pace.Factor(slot, p.now) * p.pace.Model().Prefill(w, 0)), p.pace.Known()
 }
 
 // Forget takes back what was learned of the slot's endpoint.

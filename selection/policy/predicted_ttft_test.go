@@ -241,7 +241,7 @@ func TestPredictedTTFTForgets(t *testing.T) {
 	r := seed.New(5, seed.Pick, 1, 0)
 	for range 600 {
 		e := selection.End{ShowsStart: true}
-		e.Slot, e.Input = selection.Slot(r.Intn(3)), 2000+r.Intn(20_000)
+		e.Slot, e.Input, e.At = selection.Slot(r.Intn(3)), 2000+r.Intn(20_000), v.Now
 		e.Own = selection.Prefill(int64(e.Input), 0)
 		seconds := m.Step(0) + m.Prefill(e.Own, 0)
 		if e.Slot == 0 {
@@ -259,8 +259,8 @@ func TestPredictedTTFTForgets(t *testing.T) {
 	p.Forget(50) // never heard of
 	model := *p.pace.Model()
 	pick(p, v, q, 2)
-	if p.pace.Factor(0) != 1 || p.before(v.Now, 0) != 0 || *p.pace.Model() != model {
-		t.Errorf("factor %v, %v s of prefill, model %+v", p.pace.Factor(0), p.before(v.Now, 0), *p.pace.Model())
+	if p.pace.Factor(0, v.Now) != 1 || p.before(v.Now, 0) != 0 || *p.pace.Model() != model {
+		t.Errorf("factor %v, %v s of prefill, model %+v", p.pace.Factor(0, v.Now), p.before(v.Now, 0), *p.pace.Model())
 	}
 }
 
