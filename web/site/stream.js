@@ -4,11 +4,12 @@ import { call, Refused } from "./backend.js";
 
 /**
  * Reads the stream at path until the signal aborts, and comes back where it breaks. on(event,
- * data) gets each event; state(word) hears "connected" and "lost". A refusal ends it: the
- * promise fails with it.
+ * data) gets each event; state(word, why) hears "connected" and "lost", and why it is. A refusal
+ * ends it, unless it is for now only (503): the promise fails with it.
  */
 export async function follow(path, signal, on, state) {
   for (let failures = 0; !signal.aborted;) {
+    let why = "connection lost";
     try {
       const answer = await call(path, { signal, headers: { Accept: "text/event-stream" } });
       state("connected");
@@ -16,9 +17,10 @@ export async function follow(path, signal, on, state) {
     } catch (e) {
       if (signal.aborted) return;
       if (e instanceof Refused && e.status !== 503) throw e;
+      if (e instanceof Refused) why = e.message;
     }
     if (signal.aborted) return;
-    state("lost");
+    state("lost", why);
     failures++;
     await pause(Math.min(5000, 500 * 2 ** failures) * (0.5 + Math.random() / 2), signal);
   }
