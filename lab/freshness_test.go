@@ -40,3 +40,16 @@ func TestHerding_TheOscillationPersists(t *testing.T) {
 		t.Errorf("mean skew is %v over 90 ticks and %v over 1,800", a, b)
 	}
 }
+
+// TestHerding_TheArticlesRowsAreItsOwn, whatever the setting is.
+func TestHerding_TheArticlesRowsAreItsOwn(t *testing.T) {
+	for _, choices := range []string{"1", "2", "3"} {
+		r, err := freshnessLab().Run(Options{Settings: []Setting{{"choices", choices}}, Seeds: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tableOf(t, r, "article").Rows[twoRandom][0].String(); got != "two random replicas" {
+			t.Errorf("choices %s: the article's row is %q", choices, got)
+		}
+	}
+}

@@ -254,7 +254,7 @@ func (x *hedging) plots(rows []hedgeRow) []Plot {
 	tail := Plot{Name: "tail", Title: "calls that are still waiting, first seed", Kind: Lines, X: Axis{Label: "time", Unit: "ms", Log: true}, Y: Axis{Label: "still waiting", Unit: "%", Log: true}}
 	a, b := x.latencies(x.root(0))
 	sorted := slices.Sorted(slices.Values(a))
-	for _, percentile := range []float64{100, x.threshold, 0} {
+	for _, percentile := range slices.Compact([]float64{100, x.threshold, 0}) {
 		r := hedgeRow{percentile: percentile}
 		s := Series{Name: "duplicate " + r.name()}
 		threshold := after(sorted, percentile)
@@ -268,10 +268,7 @@ func (x *hedging) plots(rows []hedgeRow) []Plot {
 			s.X, s.Y = append(s.X, took[len(took)-left-1]), append(s.Y, 100*float64(left)/float64(len(took)))
 		}
 		tail.Series = append(tail.Series, s)
-		if percentile == x.threshold && (percentile == 0 || percentile == 100) {
-			break // the rows are the same
-		}
 	}
-	tail.Says = fmt.Sprintf("One call in a thousand waits longer than %s ms without a duplicate, %s ms with one after %s.", decimal(average(first.p999), 0), decimal(average(at.p999), 0), at.name())
+	tail.Says = fmt.Sprintf("One call in a thousand waits longer than %s ms without a duplicate, %s ms where it is sent: %s.", decimal(average(first.p999), 0), decimal(average(at.p999), 0), at.name())
 	return []Plot{trade, tail}
 }

@@ -72,3 +72,18 @@ func TestNormal_HasItsMoments(t *testing.T) {
 		t.Errorf("mean %v, variance %v, %v beyond 1.96", sum/n, squares/n, beyond/n)
 	}
 }
+
+// TestTail_HasBothEnds, also where the setting is one of them.
+func TestTail_HasBothEnds(t *testing.T) {
+	for value, want := range map[string]int{"100": 2, "0": 2, "95": 3} {
+		r, err := hedgingLab().Run(Options{Settings: []Setting{{"threshold", value}, {"calls", "1000"}}, Seeds: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range r.Plots {
+			if p.Name == "tail" && (len(p.Series) != want || p.Series[0].Name != "duplicate never" || p.Series[want-1].Name != "duplicate at once") {
+				t.Errorf("threshold %s: %d series, the last is %q", value, len(p.Series), p.Series[len(p.Series)-1].Name)
+			}
+		}
+	}
+}

@@ -25,7 +25,8 @@ func newRuns() *runs {
 	return &runs{one: make(chan struct{}, 1), wait: make(chan struct{}, mostQuestions)}
 }
 
-// sending bounds how long a question may take to come, while it has one of the places.
+// sending bounds how long a question may take to come, while it has one of the places, and its
+// answer to go.
 const sending = 30 * time.Second
 
 // ask answers a question, a lab.Asked, with a lab.Result.
@@ -55,6 +56,7 @@ func (u *runs) ask(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer, err := lab.Answer(question)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sending)) // the server's may have passed while it waited and ran
 	if err != nil {
 		refuse(w, http.StatusUnprocessableEntity, err.Error())
 		return

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"kvasir/lab"
 	"kvasir/selection/policy"
@@ -229,6 +230,21 @@ func TestLabs_WaitWithinABound(t *testing.T) {
 	u.ask(w, httptest.NewRequest(http.MethodPost, "/v1/labs", strings.NewReader(`{"lab":"knee"}`)))
 	if w.Code != http.StatusOK || len(u.wait) != mostQuestions-1 || len(u.one) != 0 {
 		t.Errorf("%d; %d wait, %d run", w.Code, len(u.wait), len(u.one))
+	}
+}
+
+// TestLabs_AnAnswerThatTookLong_StillGoes: the admin listener gives an answer a minute from the
+// request's beginning, and questions wait for each other.
+func TestLabs_AnAnswerThatTookLong_StillGoes(t *testing.T) {
+	u := newRuns()
+	s := httptest.NewUnstartedServer(http.HandlerFunc(u.ask))
+	s.Config.WriteTimeout = 50 * time.Millisecond
+	s.Start()
+	defer s.Close()
+	u.one <- struct{}{} // another one runs
+	time.AfterFunc(4*s.Config.WriteTimeout, func() { <-u.one })
+	if status, body := post(t, s.URL, `{"lab":"knee"}`); status != http.StatusOK || !strings.Contains(body, `"lab":"knee"`) {
+		t.Errorf("%d %.200s", status, body)
 	}
 }
 

@@ -8,15 +8,18 @@ const main = document.getElementById("main");
 const map = main.firstElementChild; // it is part of the document, so that it is painted first
 let leave = new AbortController();
 
-async function show() {
+// shown is called once another view is there, before it is filled: that may take seconds, in
+// which the reader is at work in it already.
+async function show(shown) {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const [view, ...rest] = path.split("/").map(decodeURIComponent);
+  let [view, ...rest] = path.split("/");
   leave.abort();
   const { signal } = leave = new AbortController();
   mark(view === "" || view === "code" ? "map" : view);
   main.dataset.ready = "false";
   let node, filled;
   try {
+    [view, ...rest] = [view, ...rest].map(decodeURIComponent); // fails where a % is no escape
     const found = await find(view, rest, new URLSearchParams(query), signal);
     [node, filled] = Array.isArray(found) ? found : [found];
   } catch (e) {
@@ -27,6 +30,7 @@ async function show() {
   main.replaceChildren(node);
   delete document.documentElement.dataset.elsewhere;
   document.title = view === "" ? "Kvasir" : `${rest.at(-1) ?? view} · Kvasir`;
+  shown?.();
   await filled?.();
   if (!signal.aborted) main.dataset.ready = "true";
 }
@@ -89,7 +93,8 @@ button.addEventListener("click", () => {
 });
 paint(document.documentElement.dataset.theme ?? "");
 
-addEventListener("hashchange", () => {
-  show().then(() => { scrollTo(0, 0); main.focus({ preventScroll: true }); });
-});
+addEventListener("hashchange", () => show(() => {
+  scrollTo(0, 0);
+  main.focus({ preventScroll: true });
+}));
 show();

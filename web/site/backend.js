@@ -65,12 +65,15 @@ export function list() {
   return labs;
 }
 
-/** A run of a lab: question is lab.Asked; the text of its result. */
-export function askText(question) {
+/**
+ * A run of a lab: question is lab.Asked; the text of its result. The signal, where there is one,
+ * takes back a question that waits at the server.
+ */
+export function askText(question, signal) {
   const text = JSON.stringify(question);
   if (inBrowser) return inWorker("ask", text);
-  return call("v1/labs", { method: "POST", headers: { "Content-Type": "application/json" }, body: text }).then((a) => a.text());
+  return call("v1/labs", { method: "POST", headers: { "Content-Type": "application/json" }, body: text, signal }).then((a) => a.text());
 }
 
 /** The same, parsed. */
-export const ask = (question) => askText(question).then(JSON.parse);
+export const ask = (question, signal) => askText(question, signal).then(JSON.parse);

@@ -21,10 +21,14 @@ export function chart(plot) {
   const readout = h("p", { class: "readout", "aria-live": "polite" });
   const key = h("div"), says = h("figcaption");
   const figure = h("figure", { class: "chart", "data-plot": plot.name }, h("h3", null, title(plot.title)), key, drawing, plot.kind === "bars" || plot.kind === "dots" ? null : readout, says);
+  const cursor = { x: null, readout };
   let width = 0, names = "";
   const draw = () => {
-    if (width < 40) return;
-    drawing.replaceChildren(plot.kind === "bars" ? bars(plot, width, hidden) : plane(plot, width, hidden, readout));
+    // What is read by keyboard stands still until that is over: drawn anew it would be read out anew.
+    if (width < 40 || drawing.querySelector("svg:focus-visible")) return;
+    const focused = drawing.contains(document.activeElement);
+    drawing.replaceChildren(plot.kind === "bars" ? bars(plot, width, hidden) : plane(plot, width, hidden, cursor));
+    if (focused) drawing.firstElementChild.focus({ preventScroll: true });
   };
   figure.update = (next) => {
     plot = next;
@@ -35,10 +39,11 @@ export function chart(plot) {
       hidden.clear();
       key.replaceChildren(...(plot.series.length > 1 ? [legend(plot, hidden, draw)] : []));
     }
-    if (plot.kind === "bars") drawing.style.height = `${barRows(plot).length * rowHeight(plot) + 30}px`;
+    if (plot.kind === "bars") drawing.style.height = `${barsHeight(plot)}px`;
     draw();
   };
   figure.update(plot);
+  drawing.addEventListener("focusout", () => requestAnimationFrame(draw));
   new ResizeObserver(([entry]) => {
     const w = Math.floor(entry.contentRect.width);
     if (w !== width) { width = w; draw(); }
@@ -120,7 +125,7 @@ function extent(plot, axis, hidden) {
   return [low, high];
 }
 
-function plane(plot, width, hidden, readout) {
+function plane(plot, width, hidden, cursor) {
   const height = plot.y.names ? Math.max(280, 20 * plot.y.names.length + 70) : 280, top = 22, bottom = 40, right = 12;
   const [x0, x1] = extent(plot, "x", hidden), [y0, y1] = extent(plot, "y", hidden);
   const yTicks = plot.y.names ? plot.y.names.map((_, i) => i) : plot.y.log ? logTicks(y0, y1) : ticks(y0, y1, 5);
@@ -151,7 +156,7 @@ function plane(plot, width, hidden, readout) {
   plot.series.forEach((series, i) => {
     if (!hidden.has(i)) body.append(...drawSeries(plot, series, i, px, py, width - right));
   });
-  if (plot.kind !== "dots") attachCursor(svg, plot, hidden, px, [top, height - bottom, left], readout);
+  if (plot.kind !== "dots") attachCursor(svg, plot, hidden, px, [top, height - bottom, left], cursor);
   return svg;
 }
 
@@ -209,8 +214,9 @@ function band(series, i, usable, px, py) {
   return s("path", { d: `M${[...up, ...down].join("L")}Z`, class: `band ${ink(i)}` });
 }
 
-// The cursor follows the pointer or the arrow keys and reads all series at one x.
-function attachCursor(svg, plot, hidden, px, [top, bottom, left], readout) {
+// The cursor follows the pointer or the arrow keys and reads all series at one x. It outlasts the
+// drawing: the next one of the same chart has it where it was.
+function attachCursor(svg, plot, hidden, px, [top, bottom, left], cursor) {
   const shown = plot.series.map((series, i) => ({ series, i })).filter(({ i }) => !hidden.has(i));
   const xs = [...new Set(shown.flatMap(({ series }) => series.x))].filter((x) => x !== null).sort((a, b) => a - b);
   if (xs.length === 0) return;
@@ -219,7 +225,7 @@ function attachCursor(svg, plot, hidden, px, [top, bottom, left], readout) {
   let at = -1;
   const read = (n) => {
     at = Math.max(0, Math.min(xs.length - 1, n));
-    const x = xs[at];
+    const x = cursor.x = xs[at];
     line.setAttribute("x1", px(x));
     line.setAttribute("x2", px(x));
     line.setAttribute("visibility", "visible");
@@ -227,16 +233,23 @@ function attachCursor(svg, plot, hidden, px, [top, bottom, left], readout) {
       const y = valueAt(series, x, plot.kind);
       return y === null ? null : h("span", { class: ink(i) }, h("b", null, shown.length > 1 ? series.name : named(plot.y)), ` ${plot.y.names?.[y] ?? short(y)}`);
     });
-    readout.replaceChildren(h("span", null, `${plot.x.label} ${plot.x.names?.[x] ?? short(x)}${plot.x.unit ? ` ${plot.x.unit}` : ""}`), ...parts.filter(Boolean));
+    cursor.readout.replaceChildren(h("span", null, `${plot.x.label} ${plot.x.names?.[x] ?? short(x)}${plot.x.unit ? ` ${plot.x.unit}` : ""}`), ...parts.filter(Boolean));
   };
-  svg.addEventListener("pointermove", (e) => {
-    const x = e.offsetX * (svg.viewBox.baseVal.width / svg.clientWidth || 1);
-    if (x < left) return;
+  const nearest = (x) => {
     let best = 0;
     xs.forEach((v, n) => { if (Math.abs(px(v) - x) < Math.abs(px(xs[best]) - x)) best = n; });
-    read(best);
+    return best;
+  };
+  if (cursor.x !== null) read(nearest(px(cursor.x)));
+  svg.addEventListener("pointermove", (e) => {
+    const x = e.offsetX * (svg.viewBox.baseVal.width / svg.clientWidth || 1);
+    if (x >= left) read(nearest(x));
   });
-  svg.addEventListener("pointerleave", () => { line.setAttribute("visibility", "hidden"); readout.replaceChildren(); });
+  svg.addEventListener("pointerleave", () => {
+    cursor.x = null;
+    line.setAttribute("visibility", "hidden");
+    cursor.readout.replaceChildren();
+  });
   svg.addEventListener("keydown", (e) => {
     const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: xs.length - 1 }[e.key];
     if (to === undefined) return;
@@ -255,19 +268,21 @@ function valueAt(series, x, kind) {
 
 const barRows = (plot) => plot.x.names ?? plot.series[0].x.map(short);
 const rowHeight = (plot) => Math.max(26, 16 * plot.series.length + 10);
+const markRoom = (plot) => (plot.marks?.length ? 18 : 0); // for the marks' labels, above the bars
+const barsHeight = (plot) => markRoom(plot) + barRows(plot).length * rowHeight(plot) + 30;
 
 function bars(plot, width, hidden) {
-  const rows = barRows(plot), each = rowHeight(plot), height = rows.length * each + 30;
+  const rows = barRows(plot), each = rowHeight(plot), head = markRoom(plot), height = barsHeight(plot);
   const left = Math.min(width * 0.42, 12 + 6.6 * Math.max(...rows.map((r) => r.length))), right = 76;
   const [, high] = extent(plot, "y", hidden);
   const px = scale(0, high, left, width - right, false);
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${plot.title}. ${plot.says ?? ""}` });
   for (const v of ticks(0, high, (width - left) / 110)) {
-    svg.append(s("line", { x1: px(v), x2: px(v), y1: 0, y2: height - 28, class: "grid" }), s("text", { x: px(v), y: height - 14, class: "tick middle" }, short(v)));
+    svg.append(s("line", { x1: px(v), x2: px(v), y1: head, y2: height - 28, class: "grid" }), s("text", { x: px(v), y: height - 14, class: "tick middle" }, short(v)));
   }
   svg.append(s("text", { x: width - 4, y: height - 1, class: "label end" }, named(plot.y)));
   rows.forEach((name, row) => {
-    const y = row * each;
+    const y = head + row * each;
     svg.append(s("text", { x: left - 8, y: y + each / 2 + 4, class: "name end" }, clipped(name, left)));
     const shown = plot.series.map((series, i) => ({ series, i })).filter(({ i }) => !hidden.has(i));
     const thick = Math.min(18, (each - 8) / shown.length);
@@ -284,6 +299,11 @@ function bars(plot, width, hidden) {
       svg.append(s("text", { x: Math.max(end, px(Math.min(high, v + half))) + 6, y: middle + 4, class: "value" }, short(v)));
     });
   });
+  for (const m of plot.marks ?? []) {
+    const late = px(m.at) > (left + width) / 2;
+    svg.append(s("line", { x1: px(m.at), x2: px(m.at), y1: 4, y2: height - 28, class: "mark" }),
+      s("text", { x: px(m.at) + (late ? -5 : 5), y: 12, class: late ? "note end" : "note" }, m.label));
+  }
   return svg;
 }
 

@@ -26,13 +26,15 @@ export function decisions() {
     },
     add(d) {
       if (paused || d.model !== model) return;
-      const row = decision(d);
-      rows.set(`${d.call}`, row);
+      const row = decision(d), key = `${d.call}`;
+      rows.get(key)?.retried(d.attempt);
+      rows.set(key, row);
       list.prepend(row.node);
       count.textContent = "Picks are sampled, at most ten a second. Open one for all that was weighed.";
       while (list.childElementCount > MOST) {
-        rows.delete(list.lastElementChild.dataset.call);
-        list.lastElementChild.remove();
+        const last = list.lastElementChild, { call } = last.dataset;
+        if (rows.get(call)?.node === last) rows.delete(call); // a later attempt has a row of its own
+        last.remove();
       }
     },
     ended(o) { rows.get(`${o.call}`)?.ended(o); },
@@ -62,6 +64,7 @@ function decision(d) {
     h("span", { class: "trade" }, tradeText(d)), outcome));
   return {
     node: h("li", { "data-call": d.call }, details),
+    retried(attempt) { outcome.textContent = `failed, attempt ${attempt + 1} follows`; outcome.classList.add("bad"); },
     ended(o) {
       if (o.outcome !== "success") { outcome.textContent = o.outcome.replaceAll("_", " "); outcome.classList.add("bad"); return; }
       const predicted = o.predicted_ttft_seconds ? `predicted ${seconds(o.predicted_ttft_seconds)}, was ` : "";

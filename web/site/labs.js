@@ -39,36 +39,54 @@ export async function lab(name, query, signal) {
       form,
       h("div", { class: "reproduce" }, link, command,
         h("button", { type: "button", class: "quiet", onclick: (e) => copy(e.currentTarget, command.textContent) }, "copy"),
-        h("button", { type: "button", class: "quiet", onclick: () => { location.hash = `#/labs/${name}`; } }, "reset")),
+        h("button", { type: "button", class: "quiet", "data-do": "reset", onclick: reset }, "reset")),
       problem, results));
 
-  let running = 0;
+  // One run at a time: settings that change meanwhile are played after it, and those that were
+  // passed over on the way never are.
+  let running = false, again = false;
   async function run() {
-    const mine = ++running;
     const main = view.closest("main");
     if (main) main.dataset.ready = "false";
     results.setAttribute("aria-busy", "true");
+    again = running;
+    if (running) return;
+    running = true;
     try {
-      const r = await ask({ lab: name, settings: state.settings, seeds: l.seeded ? state.seeds : 0, ...(state.trace ? { trace: state.trace } : {}) });
-      if (mine !== running || signal.aborted) return; // a newer one is under way
-      problem.hidden = true;
-      remember(state.step);
-      results.replaceChildren(...shown(r, state, remember));
+      const r = await ask({ lab: name, settings: state.settings, seeds: l.seeded ? state.seeds : 0, ...(state.trace ? { trace: state.trace } : {}) }, signal);
+      if (!again && !signal.aborted) {
+        problem.hidden = true;
+        remember(state.step);
+        results.replaceChildren(...shown(r, state, remember));
+      }
     } catch (e) {
-      if (mine !== running || signal.aborted) return;
       problem.textContent = e.message;
-      problem.hidden = false;
+      problem.hidden = again;
     }
+    running = false;
+    if (signal.aborted) return;
+    if (again) return run();
     results.setAttribute("aria-busy", "false");
     const now = view.closest("main");
     if (now) now.dataset.ready = "true";
   }
   function remember(step) {
     state.step = step;
-    const hash = `#/labs/${name}${queryOf(l, state)}`;
-    link.href = hash;
+    link.href = address();
     command.textContent = commandOf(l, state);
-    if (location.hash !== hash && view.isConnected) history.replaceState(null, "", hash);
+    addressed();
+  }
+  const address = () => `#/labs/${name}${queryOf(l, state)}`;
+  // Not with each step of a player, as browsers refuse more than some changes in a while, and not
+  // where somebody has gone elsewhere.
+  let at = location.hash;
+  const addressed = settled(() => {
+    if (signal.aborted || location.hash !== at) return;
+    history.replaceState(null, "", address());
+    at = location.hash;
+  }, 150);
+  function reset() { // by the event where the address is the lab's own already, as after a refusal or with a trace
+    if (location.hash === `#/labs/${name}`) dispatchEvent(new Event("hashchange")); else location.hash = `#/labs/${name}`;
   }
   const later = settled(run, 180);
   return [view, run];
@@ -185,11 +203,12 @@ function numberField(p, id, value, set) {
       if (!input.checkValidity()) { input.setAttribute("aria-invalid", "true"); return; }
       input.removeAttribute("aria-invalid");
       slider.value = clamp(input.valueAsNumber);
+      slider.setAttribute("aria-valuetext", input.value);
       set(input.value);
     },
   });
   const slider = h("input", {
-    type: "range", min: 0, max: 1000, step: whole && high - low < 1000 && !log ? 1000 / (high - low) : 1, value: clamp(Number(value)), "aria-label": `${p.key}, as a slider`,
+    type: "range", min: 0, max: 1000, step: whole && high - low < 1000 && !log ? 1000 / (high - low) : 1, value: clamp(Number(value)), "aria-label": `${p.key}, as a slider`, "aria-valuetext": value,
     oninput: () => {
       input.value = Math.max(p.min, Math.min(p.max, of(slider.valueAsNumber)));
       input.removeAttribute("aria-invalid");
@@ -207,7 +226,7 @@ function sensible(p) {
   return [Math.max(p.min, d / 10), Math.min(p.max, d * 10)];
 }
 
-const MOST = 8 << 20; // bytes of a trace: as much as the server takes
+const MOST = 8 << 20; // bytes of a trace, which a question has in base64: lab.MaxAsked bounds that
 
 function traceField(state, changed) {
   const says = h("span", { class: "doc" }, hasServer ? "goes to this server alone" : "stays in this browser");

@@ -17,13 +17,16 @@ export function live(signal) {
   const select = h("select", { "aria-label": "model", hidden: true, onchange: () => { model = select.value; shown = null; draw(); } });
   const body = h("div", { class: "live-body" });
   const stream = decisions();
-  const acts = actions(() => state && draw());
+  const acts = actions(() => { if (state) draw(); });
   const view = h("article", { class: "live" }, h("div", { class: "live-head" }, h("h1", null, "Live"), select, status, acts.node), body);
   let state = null, model = "", shown = null, history = new Map(), connected = false;
 
+  // The same words are not said again: they would be read out each second.
+  const say = (words) => { if (status.textContent !== words) status.textContent = words; };
+
   function draw() {
     const m = state.models.find((x) => x.model === model) ?? state.models[0];
-    if (!m) { body.replaceChildren(h("p", null, "No model is configured.")); return; }
+    if (!m) { shown = null; body.replaceChildren(h("p", null, "No model is configured.")); return; }
     model = m.model;
     select.hidden = state.models.length < 2;
     const names = state.models.map((x) => x.model);
@@ -35,9 +38,9 @@ export function live(signal) {
       stream.only(model);
       body.replaceChildren(shown.node);
     }
-    acts.may(state.may_change);
+    acts.possible(state.may_change);
     shown.update(m, state, history.get(model));
-    status.textContent = connected ? `figures of the last ${decimal(m.window.seconds, 0)} s${state.dropped_events ? `; ${state.dropped_events} events were dropped, this browser is too slow for them` : ""}` : "connection lost, trying again …";
+    say(connected ? `figures of the last ${decimal(m.window.seconds, 0)} s${state.dropped_events ? `; ${state.dropped_events} events were dropped, this browser is too slow for them` : ""}` : "connection lost, trying again …");
     status.dataset.state = connected ? "connected" : "lost";
   }
 
@@ -57,12 +60,15 @@ export function live(signal) {
       case "decision": stream.add(data); break;
       case "outcome": stream.ended(data); break;
     }
-  }, (word) => {
+  }, (word, why) => {
     connected = word === "connected";
     if (state) draw();
+    else say(word === "connected" ? "connected" : `${why}, trying again …`);
   }).catch((e) => {
+    if (signal.aborted) return;
+    shown = null; // a state that comes later is drawn in the place of this
     body.replaceChildren(h("p", { class: "problem", role: "alert" }, e.message), acts.login(start));
-    status.textContent = "";
+    say("");
     first();
   });
   start();
@@ -230,6 +236,7 @@ function flightPlot(past, x, span) {
   }
   if (past.queue.some((v) => v !== null)) plot.series.push({ name: "held in the queue", x: x.slice(-past.queue.length), y: past.queue });
   plot.kind = "steps";
+  if (plot.series.length === 0) plot.series.push({ name: "", x: [], y: [] }); // no endpoint has been found
   plot.series[0] = since(span, plot.series[0]);
   return plot;
 }
@@ -288,20 +295,20 @@ function stateOf(e) {
 // What an operator may do: each a POST that shows the token.
 
 function actions(changed) {
-  const field = h("input", { type: "password", name: "token", id: "admin-token", autocomplete: "off", placeholder: "admin token", oninput: () => { token.value = field.value; tell(); } });
+  const field = h("input", { type: "password", name: "token", id: "admin-token", autocomplete: "off", placeholder: "admin token", value: token.value, oninput: () => { token.value = field.value; tell(); changed(); } });
   const note = h("p", { class: "note", role: "status" });
-  const node = h("form", { class: "token", onsubmit: (e) => e.preventDefault() }, h("label", { for: "admin-token" }, "read-only"), field, note);
-  const listeners = new Set();
-  let may = false;
+  const label = h("label", { for: "admin-token" }, "read-only");
+  const node = h("form", { class: "token", onsubmit: (e) => e.preventDefault() }, label, field, note);
+  let configured = true; // until the stream says otherwise: it may ask for the token itself
   const tell = () => {
-    node.firstChild.textContent = !may ? "read-only: no admin_token is configured" : token.value ? "may change" : "read-only without";
-    field.hidden = !may;
-    for (const l of listeners) l(may && token.value !== "");
+    label.textContent = !configured ? "read-only: no admin_token is configured" : token.value ? "may change" : "read-only without";
+    field.hidden = !configured;
   };
+  tell();
   return {
     node,
-    may(now) { if (may !== now) { may = now; tell(); } },
-    heard(listener) { listeners.add(listener); listener(may && token.value !== ""); },
+    possible(now) { if (configured !== now) { configured = now; tell(); } },
+    may: () => configured && token.value !== "",
     login: (start) => h("button", { type: "button", onclick: start }, "show with the token given above"),
     async post(path, body, words) {
       try {
@@ -322,13 +329,14 @@ function operations(model, pool, endpoint, acts) {
   const weight = h("input", { type: "number", min: 0.01, step: "any", "aria-label": `weight of ${endpoint}` });
   const set = h("button", { type: "button", "data-do": "weight", onclick: () => acts.post("v1/endpoints/weight", { ...name, weight: weight.valueAsNumber }, `weight ${weight.value} of ${endpoint}`) }, "set weight");
   const node = h("div", { class: "operations", hidden: true }, drain, undrain, weight, set);
-  acts.heard((may) => { node.hidden = !may; });
+  let known = null;
   return {
     node,
     update(e) {
+      node.hidden = !acts.may();
       drain.hidden = e.draining;
       undrain.hidden = !e.draining;
-      if (weight.value === "") weight.value = e.weight;
+      if (e.weight !== known && document.activeElement !== weight) weight.value = known = e.weight; // what is being typed stays
     },
   };
 }
@@ -337,10 +345,10 @@ function shadowView(model, pool, acts) {
   const select = h("select", { name: "shadow", id: `shadow-${pool}`, disabled: true, onchange: () => acts.post("v1/shadow", { model, pool, policy: select.value }, select.value ? `what if ${select.value}` : "what-if off") });
   const says = h("p"), reasons = h("tbody");
   const table = h("table", { hidden: true }, h("thead", null, h("tr", null, ["its reason", "picks", "agreed"].map((c, i) => h("th", { scope: "col", class: i ? "number" : null }, c)))), reasons);
-  acts.heard((may) => { select.disabled = !may; });
   return {
     node: h("section", { class: "shadow", "aria-label": "what if" }, h("h3", null, h("label", { for: `shadow-${pool}` }, "What if another policy chose?")), select, says, table),
     update(p, state) {
+      select.disabled = !acts.may();
       const names = ["", ...state.shadow_policies];
       if (select.options.length !== names.length) select.replaceChildren(...names.map((n) => h("option", { value: n }, n || "off")));
       const s = p.shadow;

@@ -51,7 +51,7 @@ export function ticks(low, high, n) {
   return out;
 }
 
-/** Powers of ten within [low, high], with 2 and 5 between them where there is room. */
+/** Powers of ten within [low, high], with 2 and 5 between them where there is room; where that leaves fewer than two, as ticks has them. */
 export function logTicks(low, high) {
   const decades = Math.log10(high / low);
   const out = [];
@@ -61,5 +61,5 @@ export function logTicks(low, high) {
       if (x >= low * 0.999 && x <= high * 1.001) out.push(x);
     }
   }
-  return out;
+  return out.length > 1 ? out : ticks(low, high, 4);
 }

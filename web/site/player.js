@@ -50,6 +50,7 @@ export function player(p, start, moved) {
     if (step === p.steps - 1) go(0);
     play.textContent = "❚❚";
     play.setAttribute("aria-label", "pause");
+    for (const b of boards) b.speaks(false); // nobody can listen as fast as that
     timer = setInterval(() => {
       if (step === p.steps - 1 || !section.isConnected) pause(); else go(step + 1);
     }, p.steps > 60 ? 250 : 700);
@@ -60,6 +61,7 @@ export function player(p, start, moved) {
     timer = 0;
     play.textContent = "▶";
     play.setAttribute("aria-label", "play");
+    for (const b of boards) b.speaks(true);
   }
 
   function go(to) {
@@ -90,6 +92,7 @@ function board(b, p, jump) {
   const node = h("section", { class: "board", "aria-label": b.name }, h("h4", null, b.name), note, lanes, film?.node, track?.node, facts, grid);
   return {
     node,
+    speaks(on) { note.setAttribute("aria-live", on ? "polite" : "off"); },
     show(step) {
       const f = b.frames[step];
       if (!f) return;
