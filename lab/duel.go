@@ -134,7 +134,7 @@ type shadowCount struct{ picks, differs, overlap, outstanding int }
 func (n *shadowCount) add(d *selection.Decision) {
 	n.picks++
 	x := d.Shadow
-	if x.Chosen == d.Chosen {
+	if x.Agrees {
 		return
 	}
 	n.differs++

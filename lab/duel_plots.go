@@ -124,7 +124,7 @@ func (d *duel) player(all []duelPair) Player {
 				ttft = c.ttft().Seconds()
 			}
 			t.Values = append(t.Values, ttft)
-			if x := c.decision; x != nil && x.Shadow.Chosen != x.Chosen {
+			if x := c.decision; x != nil && !x.Shadow.Agrees {
 				t.Flags = append(t.Flags, k)
 			}
 		}

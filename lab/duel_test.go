@@ -76,6 +76,9 @@ func TestDuel_OfAPolicyWithItself(t *testing.T) {
 			if x.Shadow.Scores[x.Shadow.Chosen] != x.Shadow.Scores[x.Chosen] {
 				t.Errorf("%s: call %d: the shadow chooses otherwise, though not between equals", policy, i)
 			}
+			if !x.Shadow.Agrees && x.Shadow.OverlapTokens[x.Shadow.Chosen] == x.Shadow.OverlapTokens[x.Chosen] && x.Candidates[x.Shadow.Chosen].Outstanding == x.Candidates[x.Chosen].Outstanding {
+				t.Errorf("%s: call %d: the shadow draws another one of equals, and is said to differ", policy, i)
+			}
 		}
 	}
 }
@@ -204,7 +207,7 @@ func TestDuel_TablesAndPlayerShowTheRuns(t *testing.T) {
 					t.Errorf("frame %d, lane %d: %+v; the call went to %d and found %d", i, r, l, c.replica, c.cached)
 				}
 			}
-			if flagged, differs := slices.Contains(board.Track.Flags, i), c.decision.Shadow.Chosen != c.decision.Chosen; flagged != differs {
+			if flagged, differs := slices.Contains(board.Track.Flags, i), !c.decision.Shadow.Agrees; flagged != differs {
 				t.Errorf("frame %d: flagged %v, differs %v", i, flagged, differs)
 			}
 		}
@@ -223,7 +226,7 @@ func TestShadowCount(t *testing.T) {
 	pick := func(chosen, shadow int) *selection.Decision {
 		return &selection.Decision{
 			Chosen: chosen, Candidates: []selection.Candidate{{Outstanding: 7}, {Outstanding: 4}, {Outstanding: 9}},
-			Shadow: &selection.Shadow{Reason: "nearest", Chosen: shadow, OverlapTokens: []int{512, 0, 4096}},
+			Shadow: &selection.Shadow{Reason: "nearest", Chosen: shadow, Agrees: shadow == chosen, OverlapTokens: []int{512, 0, 4096}},
 		}
 	}
 	all := tally([]*selection.Decision{pick(0, 0), pick(0, 2), pick(1, 0), pick(2, 1)}, "predicted-ttft")

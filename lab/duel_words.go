@@ -23,6 +23,9 @@ func (d *duel) explain(x *selection.Decision, prompt int) string {
 		}
 		return s + "."
 	}
+	if x.Shadow.Agrees {
+		return fmt.Sprintf("%s chooses %s (%s); to %s %s would be as good (%s).", x.Policy, name(mine), x.Reason, x.Shadow.Policy, name(its), x.Shadow.Reason)
+	}
 	s := fmt.Sprintf("%s chooses %s (%s), ", x.Policy, name(mine), x.Reason)
 	if d.seesCaches() {
 		s += "which " + holding(x.Shadow.OverlapTokens[mine], prompt) + " and "

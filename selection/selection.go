@@ -327,7 +327,8 @@ type Decision struct {
 type Shadow struct {
 	Policy    string
 	Reason    Reason
-	Chosen    int // into Candidates
+	Chosen    int  // into Candidates
+	Agrees    bool // that is the decision's, or as good: they are alike in score, overlap and outstanding calls
 	Predicted time.Duration
 
 	// Parallel to Candidates.

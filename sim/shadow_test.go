@@ -115,7 +115,7 @@ func tallied(t *testing.T, o *outcome, real, shadow policy.Rule) {
 			t.Fatalf("%s: a decision without its shadow: %+v", real.Name, x)
 		}
 		all.Picks++
-		if x.Chosen == d.Chosen {
+		if x.Agrees {
 			all.Agreed++
 			continue
 		}

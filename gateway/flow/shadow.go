@@ -180,12 +180,12 @@ func (x *shadow) pick(m *Machine, p *pool, c *call, real int, d *selection.Decis
 	}
 	x.random = seed.New(m.seed, seed.Shadow, uint64(c.request.ID), uint64(c.attempt))
 	choice := x.policy.Pick(v, &c.request, &x.random)
-	x.count(v, &c.request, choice, real)
+	agreed := x.count(v, &c.request, choice, real)
 	if d == nil {
 		return
 	}
 	d.Shadow = &selection.Shadow{
-		Policy: x.policyName, Reason: choice.Reason, Chosen: choice.Index, Predicted: choice.Predicted,
+		Policy: x.policyName, Reason: choice.Reason, Chosen: choice.Index, Agrees: agreed, Predicted: choice.Predicted,
 		Scores: slices.Clone(v.Scores), OverlapTokens: make([]int, len(v.Candidates)), Parts: parts,
 	}
 	for i, slot := range v.Candidates {
@@ -193,12 +193,12 @@ func (x *shadow) pick(m *Machine, p *pool, c *call, real int, d *selection.Decis
 	}
 }
 
-// count adds a pick to the tally.
-func (x *shadow) count(v *selection.View, q *selection.Request, choice selection.Choice, real int) {
+// count adds a pick to the tally and reports whether the two agree: of equals each draws its own.
+func (x *shadow) count(v *selection.View, q *selection.Request, choice selection.Choice, real int) bool {
 	mine, its := v.Candidates[choice.Index], v.Candidates[real]
 	overlap := int64(q.Tokens(int(selection.OverlapAt(v.Overlap, mine)))) - int64(q.Tokens(int(selection.OverlapAt(v.Overlap, its))))
 	outstanding := int64(v.Book[mine].Outstanding) - int64(v.Book[its].Outstanding)
-	agreed := mine == its
+	agreed := mine == its || overlap == 0 && outstanding == 0 && v.Scores[choice.Index] == v.Scores[real]
 	t := &x.tally
 	t.add(agreed, overlap, outstanding)
 	reason := choice.Reason
@@ -212,6 +212,7 @@ func (x *shadow) count(v *selection.View, q *selection.Request, choice selection
 		t.Reasons = append(t.Reasons, ShadowReason{Reason: reason})
 	}
 	t.Reasons[i].add(agreed, overlap, outstanding)
+	return agreed
 }
 
 // call returns what is known of the call with the record.

@@ -194,11 +194,13 @@ func TestShadow_MayBeTurnedOnAndOff(t *testing.T) {
 	}
 }
 
-// contrary chooses the last candidate, for a reason of its own each time.
+// contrary likes the last candidate best, for a reason of its own each time.
 type contrary struct{}
 
 func (contrary) Pick(v *selection.View, q *selection.Request, r *seed.Rand) selection.Choice {
-	lightest{}.Pick(v, q, r)
+	for i := range v.Scores {
+		v.Scores[i] = float64(-i)
+	}
 	return selection.Choice{Index: len(v.Candidates) - 1, Reason: selection.Reason(fmt.Sprint("reason ", q.ID))}
 }
 
@@ -233,6 +235,37 @@ func TestShadow_ReasonsAreBounded(t *testing.T) {
 	got := m.Snapshot(m.last).Pools[0].Shadow.ShadowCount
 	if want := (ShadowCount{Picks: want.Picks + 2, Agreed: want.Agreed, OverlapTokens: -3 * 64}); got != want {
 		t.Errorf("tally %+v, want %+v", got, want)
+	}
+}
+
+// indifferent likes all candidates alike, and chooses the last one.
+type indifferent struct{}
+
+func (indifferent) Pick(v *selection.View, _ *selection.Request, _ *seed.Rand) selection.Choice {
+	clear(v.Scores)
+	return selection.Choice{Index: len(v.Candidates) - 1, Reason: "any"}
+}
+
+// TestShadow_OfEqualsAnotherOneIsNoDisagreement: what neither policy tells apart they draw, each
+// for itself.
+func TestShadow_OfEqualsAnotherOneIsNoDisagreement(t *testing.T) {
+	c := newConfig(newTestPool("p", lightest{}, "a", "b"))
+	c.Explain = true
+	m := New(c)
+	m.Shadow("p", "indifferent", indifferent{})
+	// To a, as both are free; to b; to a again, as both have a call.
+	for id, to := range []int{0, 1, 0} {
+		a := only(t, m.Step(m.last+1, Arrive(request(id+1))))
+		if x := a.Decision.Shadow; !x.Agrees || x.Chosen != 1 || a.Decision.Chosen != to {
+			t.Errorf("call %d: to %d, %+v", id+1, a.Decision.Chosen, x)
+		}
+	}
+	m.Shadow("p", "contrary", contrary{})
+	if a := only(t, m.Step(m.last+1, Arrive(request(20)))); a.Decision.Chosen != 1 || !a.Decision.Shadow.Agrees {
+		t.Errorf("the lighter one is its choice: %+v", a.Decision)
+	}
+	if a := only(t, m.Step(m.last+1, Arrive(request(21)))); a.Decision.Chosen != 0 || a.Decision.Shadow.Agrees {
+		t.Errorf("scores differ: %+v", a.Decision)
 	}
 }
 

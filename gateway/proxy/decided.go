@@ -98,7 +98,7 @@ func shadowView(d *selection.Decision, shown *explained) *ShadowView {
 	}
 	v := &ShadowView{
 		Policy: s.Policy, Reason: string(s.Reason), Predicted: short(s.Predicted.Seconds()), Chosen: d.Candidates[s.Chosen].Endpoint,
-		Agrees: s.Chosen == d.Chosen, Endpoints: []ShadowEndpoint{},
+		Agrees: s.Agrees, Endpoints: []ShadowEndpoint{},
 	}
 	if !v.Agrees {
 		v.Traded = &ShadowTrade{

@@ -99,7 +99,7 @@ func TestDecisionView_SaysWhatWasTraded(t *testing.T) {
 	if s := v.Shadow; s.Chosen != "c" || s.Agrees || s.Traded.Overlap != -32 || s.Traded.Outstanding != -2 || len(s.Endpoints) != 3 || *s.Endpoints[2].Score != 3 {
 		t.Errorf("shadow %+v", s)
 	}
-	d.Decision.Shadow.Chosen = 1
+	d.Decision.Shadow.Chosen, d.Decision.Shadow.Agrees = 1, true
 	if s := d.View().Shadow; !s.Agrees || s.Traded != nil {
 		t.Errorf("shadow %+v", s)
 	}
