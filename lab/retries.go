@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -28,9 +29,9 @@ func retriesLab() Lab {
 		Look: []string{
 			"In `layers` no layer tries more than four times, and one user action is 144 model calls: 3 · 4 · 4 · 3, not 3 + 4 + 4 + 3 = 14.",
 			"In `by-failure` the four layers make 144 calls of one where everything fails, a single layer with three attempts 3, and one with a budget of 10 % exactly 1: where nothing succeeds, nothing is granted. At 1 % failures the budget grants all that is wanted.",
-			"In `overload` a load of 0.9 of the capacity is served whole until something fails. After a moment of failure four layers hold the pool at 130 times its capacity and nothing is answered any more; one layer of three attempts holds it at 2 times, and with a budget it recovers.",
+			"In `overload` a load of 0.9 of the capacity is served whole until something fails. After a moment of failure four layers hold the pool at 130 times its capacity and nothing is answered any more; one layer of three attempts holds it at 2 times, until the capacity is 3 % more, and with a budget it recovers.",
 			"Turn `load` down: one layer lets go at 0.8, four layers still hold the pool down at 0.3. Turn `waste` to 0 and all recover: it is failures that cost work, timeouts above all, that make an overload last.",
-			"In `jitter` all clients that failed together come back together, 1, 3, 7 seconds later. Full jitter leaves 10 %, then 5 % and 3 % of them in the worst tenth of a second.",
+			"In `jitter` all clients that failed together come back together, 1, 3, 7 seconds later. Full jitter leaves 10 %, then 5 % and 2.5 % of them in the worst tenth of a second.",
 		},
 		settings: func() experiment {
 			return &retries{sdk: 3, tool: 4, gateway: 4, provider: 3, failure: 0.5, budget: 0.1, load: 0.9, waste: 0.3, clients: 1000}
@@ -131,6 +132,22 @@ func (x *retries) settle(w retryWay) (sent, failure float64) {
 	return sent, failure
 }
 
+// mostTuning is as far as tuned looks, in times the capacity.
+const mostTuning = 10
+
+// tuned returns how many times the capacity a pool must have, to a hundredth, for what is sent to
+// come down to the users' calls by itself; +Inf: more than mostTuning.
+func (x *retries) tuned(w retryWay) float64 {
+	for percent := 100; percent <= 100*mostTuning; percent++ {
+		y := *x
+		y.load = x.load / (float64(percent) / 100)
+		if sent, _ := y.settle(w); sent <= y.load+1e-6 {
+			return float64(percent) / 100
+		}
+	}
+	return math.Inf(1)
+}
+
 func (x *retries) run(int) Findings {
 	layers := x.layers()
 	table := Table{Name: "layers", Title: "what reaches upstream when everything fails", Columns: []Column{{Name: "layer"}, {Name: "attempts"}, {Name: "retries"}, {Name: "calls so far"}}}
@@ -147,7 +164,9 @@ func (x *retries) run(int) Findings {
 	for _, w := range ways {
 		failures.Columns = append(failures.Columns, Column{Name: w.name})
 	}
-	for _, f := range []float64{0, 0.01, 0.1, x.failure, 0.9, 1} {
+	rates := []float64{0, 0.01, 0.1, x.failure, 0.9, 1}
+	slices.Sort(rates)
+	for _, f := range slices.Compact(rates) {
 		row := []Cell{Number(100*f, 0)}
 		for _, w := range ways {
 			row = append(row, Number(w.sent(f), 2))
@@ -165,7 +184,7 @@ func (x *retries) run(int) Findings {
 		overload.Rows = append(overload.Rows, []Cell{Text(w.name), Number(sent, 2), Number(100*failure, 0), Number(100*answered, 0)})
 	}
 	jitter := x.jitter()
-	return Findings{Tables: []Table{table, failures, overload, jitter}, Plots: []Plot{x.plotLayers(cumulated), x.plotFailures(ways)}, Verdicts: x.verdicts(ways, cumulated, sum, settled)}
+	return Findings{Tables: []Table{table, failures, overload, jitter}, Plots: []Plot{x.plotLayers(cumulated), x.plotFailures(ways)}, Verdicts: x.verdicts(ways, cumulated, sum, settled[1])}
 }
 
 // jitterWindow is the time in which clients that come back are counted, in seconds.
@@ -199,11 +218,13 @@ func (x *retries) jitter() Table {
 // jitterRetries are the rows of the table of jitter.
 const jitterRetries = 3
 
-func (x *retries) verdicts(ways []retryWay, cumulated []int, sum int, settled []float64) []Verdict {
+// verdicts judges the article's claims; held is what one layer without a budget ends at.
+func (x *retries) verdicts(ways []retryWay, cumulated []int, sum int, held float64) []Verdict {
 	whole := func(article, ours int) figure { return figure{float64(article), float64(ours), 0, ""} }
 	twice, _ := nested([]layer{{"", 4}, {"", 4}}, 1)
 	budget := ways[2].sent
 	wanted := ways[1].sent
+	enough := x.tuned(ways[1])
 	return []Verdict{
 		equals("9.1", "four layers that try 3, 4, 4 and 3 times are 144 calls, not 14", whole(144, cumulated[3]), whole(14, sum)),
 		equals("9.1", "behind each layer: 3, 12, 48, 144", whole(3, cumulated[0]), whole(12, cumulated[1]), whole(48, cumulated[2]), whole(144, cumulated[3])),
@@ -213,11 +234,14 @@ func (x *retries) verdicts(ways []retryWay, cumulated []int, sum int, settled []
 			fmt.Sprintf("at 1 %% failures it grants all of %s retries a call", decimal(wanted(0.01)-1, 3))),
 		holds("9.1", "a budget does not amplify in an incident", budget(1) == 1 && wanted(1) == 3,
 			fmt.Sprintf("%s calls of one where everything fails, against %s without", decimal(budget(1), 2), decimal(wanted(1), 0))),
-		holds("3", "no tuning of the engine reduces the load if the client retries without a budget", settled[1] > 1 && settled[2] <= 1,
-			fmt.Sprintf("at %s of the capacity one layer without a budget keeps the pool at %s times it, with one at %s", percentText(x.load), decimal(settled[1], 2), decimal(settled[2], 2))),
+		holds("3", "no tuning of the engine reduces the load if the client retries without a budget", math.IsInf(enough, 1),
+			fmt.Sprintf("one layer without a budget keeps a pool loaded to %s at %s times its capacity; at %s times the capacity it lets go", percentText(x.load), decimal(held, 2), decimal(enough, 2))).
+			because("What an overload fails is retried, and up to there no tuning is enough. An engine that serves that much more fails nothing, and then nothing is retried. The margin is what retries take: with a budget the pool recovers as it is."),
+		holds("9.1", "a budget lets a pool recover that retries without one keep down", held > 1 && x.tuned(ways[2]) == 1,
+			fmt.Sprintf("at the capacity that it has, where without one it takes %s times that", decimal(enough, 2))),
 		holds("9.1", "without jitter retries synchronize and rebuild the spike", worst(jitterRetries, false) == 1 && worst(1, true) <= 0.1,
-			fmt.Sprintf("%s of the clients come back together each time; with full jitter %s, then %s and %s in the worst %s s", percentText(worst(1, false)),
-				percentText(worst(1, true)), percentText(worst(2, true)), percentText(worst(3, true)), show(jitterWindow))),
+			fmt.Sprintf("%s of the clients come back together each time; with full jitter %s, then %s and %s %% in the worst %s s", percentText(worst(1, false)),
+				percentText(worst(1, true)), percentText(worst(2, true)), show(float64(100*worst(3, true))), show(jitterWindow))),
 	}
 }
 

@@ -105,3 +105,46 @@ func TestWorst_IsWhatJitterLeaves(t *testing.T) {
 		}
 	}
 }
+
+// TestTuned_IsWherePoolsLetGo: just below, what is sent stays above the capacity.
+func TestTuned_IsWherePoolsLetGo(t *testing.T) {
+	x := retriesLab().settings().(*retries)
+	for i, w := range x.ways() {
+		enough := x.tuned(w)
+		if i >= 2 && enough != 1 {
+			t.Errorf("%s: recovers at %v times the capacity", w.name, enough)
+		}
+		if i == 0 && !math.IsInf(enough, 1) {
+			t.Errorf("%s: recovers at %v times the capacity", w.name, enough)
+		}
+		if i != 1 {
+			continue
+		}
+		below := *x
+		below.load = x.load / (enough - 0.01)
+		if sent, _ := below.settle(w); enough < 1.02 || enough > 1.1 || sent <= 1 {
+			t.Errorf("%s: recovers at %v times the capacity; a hundredth below %v is sent", w.name, enough, sent)
+		}
+	}
+}
+
+// TestByFailure_HasEachRateOnceAndInOrder, the setting's among them.
+func TestByFailure_HasEachRateOnceAndInOrder(t *testing.T) {
+	for value, want := range map[string]int{"0.1": 5, "0.95": 6} {
+		r, err := retriesLab().Run(Options{Settings: []Setting{{"failure", value}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := -1.0
+		rows := tableOf(t, r, "by-failure").Rows
+		for _, row := range rows {
+			if row[0].Value() <= before {
+				t.Errorf("failure %s: %v comes after %v", value, row[0].Value(), before)
+			}
+			before = row[0].Value()
+		}
+		if len(rows) != want {
+			t.Errorf("failure %s: %d rows", value, len(rows))
+		}
+	}
+}
