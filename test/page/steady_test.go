@@ -151,6 +151,17 @@ func TestLab_WhileItRuns_TheReaderIsLeftAlone(t *testing.T) {
 	b.until("the setting is the lab's again", "document.querySelector('form.settings [name=wait]').value === '3'")
 }
 
+// TestLab_BarsHaveTheirMarks: a share that would be fair is a line through them, with its name.
+func TestLab_BarsHaveTheirMarks(t *testing.T) {
+	program.Installed(t, "page")
+	b := open(t, desktop, demo(t, "--no-traffic")+"#/labs/newcomer?seeds=1")
+	b.until("the bars are drawn", "document.querySelector('figure[data-plot=shares] svg .bar') !== null")
+	const marked = "(() => {const f = document.querySelector('figure[data-plot=shares]'); return f.querySelectorAll('svg .mark').length + ' ' + [...f.querySelectorAll('svg .note')].map((n) => n.textContent).join()})()"
+	if got := eval[string](b, marked); got != "1 its share" {
+		t.Errorf("marks: %s", got)
+	}
+}
+
 func TestLab_ASliderSaysItsSettingsValue(t *testing.T) {
 	bothForms(t, func(t *testing.T, base string) {
 		b := open(t, desktop, base+"#/labs/knee")

@@ -38,7 +38,7 @@ export function chart(plot) {
       hidden.clear();
       key.replaceChildren(...(plot.series.length > 1 ? [legend(plot, hidden, draw)] : []));
     }
-    if (plot.kind === "bars") drawing.style.height = `${barRows(plot).length * rowHeight(plot) + 30}px`;
+    if (plot.kind === "bars") drawing.style.height = `${barsHeight(plot)}px`;
     draw();
   };
   figure.update(plot);
@@ -266,19 +266,21 @@ function valueAt(series, x, kind) {
 
 const barRows = (plot) => plot.x.names ?? plot.series[0].x.map(short);
 const rowHeight = (plot) => Math.max(26, 16 * plot.series.length + 10);
+const markRoom = (plot) => (plot.marks?.length ? 18 : 0); // for the marks' labels, above the bars
+const barsHeight = (plot) => markRoom(plot) + barRows(plot).length * rowHeight(plot) + 30;
 
 function bars(plot, width, hidden) {
-  const rows = barRows(plot), each = rowHeight(plot), height = rows.length * each + 30;
+  const rows = barRows(plot), each = rowHeight(plot), head = markRoom(plot), height = barsHeight(plot);
   const left = Math.min(width * 0.42, 12 + 6.6 * Math.max(...rows.map((r) => r.length))), right = 76;
   const [, high] = extent(plot, "y", hidden);
   const px = scale(0, high, left, width - right, false);
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${plot.title}. ${plot.says ?? ""}` });
   for (const v of ticks(0, high, (width - left) / 110)) {
-    svg.append(s("line", { x1: px(v), x2: px(v), y1: 0, y2: height - 28, class: "grid" }), s("text", { x: px(v), y: height - 14, class: "tick middle" }, short(v)));
+    svg.append(s("line", { x1: px(v), x2: px(v), y1: head, y2: height - 28, class: "grid" }), s("text", { x: px(v), y: height - 14, class: "tick middle" }, short(v)));
   }
   svg.append(s("text", { x: width - 4, y: height - 1, class: "label end" }, named(plot.y)));
   rows.forEach((name, row) => {
-    const y = row * each;
+    const y = head + row * each;
     svg.append(s("text", { x: left - 8, y: y + each / 2 + 4, class: "name end" }, clipped(name, left)));
     const shown = plot.series.map((series, i) => ({ series, i })).filter(({ i }) => !hidden.has(i));
     const thick = Math.min(18, (each - 8) / shown.length);
@@ -295,6 +297,11 @@ function bars(plot, width, hidden) {
       svg.append(s("text", { x: Math.max(end, px(Math.min(high, v + half))) + 6, y: middle + 4, class: "value" }, short(v)));
     });
   });
+  for (const m of plot.marks ?? []) {
+    const late = px(m.at) > (left + width) / 2;
+    svg.append(s("line", { x1: px(m.at), x2: px(m.at), y1: 4, y2: height - 28, class: "mark" }),
+      s("text", { x: px(m.at) + (late ? -5 : 5), y: 12, class: late ? "note end" : "note" }, m.label));
+  }
   return svg;
 }
 
