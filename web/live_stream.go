@@ -141,6 +141,7 @@ func (l *Live) Run(ctx context.Context) {
 	l.look(now)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	var soon <-chan time.Time // when a change is told of; nil: there is none
 	for {
 		select {
 		case <-ctx.Done():
@@ -148,11 +149,15 @@ func (l *Live) Run(ctx context.Context) {
 		case now := <-tick.C:
 			l.look(now)
 			l.sendState()
+			soon = nil // that has it
 		case <-l.moved:
-			if now := time.Now(); now.Sub(l.stated) >= liveBetween {
-				delete(l.ready, "state")
-				l.sendState()
+			if soon == nil {
+				soon = time.After(liveBetween - time.Since(l.stated))
 			}
+		case <-soon:
+			soon = nil
+			delete(l.ready, "state")
+			l.sendState()
 		case w := <-l.came:
 			l.greet(w)
 		case x := <-l.shown:
