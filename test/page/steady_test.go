@@ -180,3 +180,24 @@ func TestPage_AnAddressThatIsNone_SaysSo(t *testing.T) {
 	eval[any](b, "(() => {location.hash = '#/labs/%';})()")
 	b.until("the page says so", "document.querySelector('main [role=alert]')?.checkVisibility() && /That did not work/.test(document.querySelector('main').textContent)")
 }
+
+// TestStream_ThatFallsSilent_IsOpenedAnew, and the silent one is let go: a network that is gone
+// tells neither side.
+func TestStream_ThatFallsSilent_IsOpenedAnew(t *testing.T) {
+	program.Installed(t, "page")
+	b := open(t, desktop, demo(t, "--no-traffic"))
+	eval[any](b, `(async () => {
+		globalThis.seen = [];
+		const real = fetch;
+		globalThis.fetch = (path, options) => (path !== "silent" ? real(path, options) : Promise.resolve(new Response(
+			new ReadableStream({ cancel() { seen.push("let go"); } }), { headers: { "Content-Type": "text/event-stream" } })));
+		const { follow } = await import("./stream.js");
+		globalThis.stop = new AbortController();
+		follow("silent", stop.signal, () => {}, (word) => seen.push(word), 50);
+	})()`)
+	b.until("it is opened again", "seen.filter((word) => word === 'connected').length === 2")
+	eval[any](b, "(() => {stop.abort();})()")
+	if got := eval[string](b, "seen.slice(0, 4).sort().join()"); got != "connected,connected,let go,lost" {
+		t.Errorf("%s", got)
+	}
+}

@@ -2,18 +2,21 @@
 
 import { call, Refused } from "./backend.js";
 
+const SILENCE = 15_000; // ms: a server that is there sends at least a comment every 5 s
+
 /**
  * Reads the stream at path until the signal aborts, and comes back where it breaks. on(event,
  * data) gets each event; state(word, why) hears "connected" and "lost", and why it is. A refusal
- * ends it, unless it is for now only (503): the promise fails with it.
+ * ends it, unless it is for now only (503): the promise fails with it. A stream of which nothing
+ * comes for so many ms of silence has broken.
  */
-export async function follow(path, signal, on, state) {
+export async function follow(path, signal, on, state, silence = SILENCE) {
   for (let failures = 0; !signal.aborted;) {
     let why = "connection lost";
     try {
       const answer = await call(path, { signal, headers: { Accept: "text/event-stream" } });
       state("connected");
-      await read(answer.body.pipeThrough(new TextDecoderStream()).getReader(), (event, data) => { failures = 0; on(event, data); });
+      await read(answer.body.pipeThrough(new TextDecoderStream()).getReader(), (event, data) => { failures = 0; on(event, data); }, silence);
     } catch (e) {
       if (signal.aborted) return;
       if (e instanceof Refused && e.status !== 503) throw e;
@@ -26,10 +29,29 @@ export async function follow(path, signal, on, state) {
   }
 }
 
-async function read(reader, on) {
+async function read(reader, on, silence) {
+  try {
+    await readAll(reader, on, silence);
+  } finally {
+    reader.cancel().catch(() => {}); // however it ended: the server must not keep it open
+  }
+}
+
+// The next part of the stream; it fails where none comes in time.
+async function part(reader, silence) {
+  let timer = 0;
+  const silent = new Promise((_, reject) => { timer = setTimeout(() => reject(new Error("nothing comes any more")), silence); });
+  try {
+    return await Promise.race([reader.read(), silent]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function readAll(reader, on, silence) {
   let rest = "";
   for (;;) {
-    const { value, done } = await reader.read();
+    const { value, done } = await part(reader, silence);
     if (done) return;
     rest += value;
     const events = rest.split("\n\n");
