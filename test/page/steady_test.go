@@ -68,13 +68,16 @@ func TestLive_WhatIsBeingDone_IsLeftAlone(t *testing.T) {
 		t.Errorf("the weight that was cleared to type another one is %q", got)
 	}
 
-	eval[any](b, "(() => {document.querySelector('figure[data-plot=rate] svg[tabindex]').focus();})()")
+	const drawing = "document.querySelector('figure[data-plot=rate] svg[tabindex]')"
+	eval[any](b, "(() => {globalThis.before = "+drawing+"; before.focus();})()")
 	b.press(kb.Home)
 	eval[any](b, "(() => {state((s) => { s.models[0].in_flight = 78; });})()")
 	b.until("another has come", "document.querySelector('[data-tile=\"in flight\"] dd').textContent === '78'")
-	if !eval[bool](b, "document.activeElement.closest('figure')?.dataset.plot === 'rate' && document.activeElement.querySelector('.cursor').getAttribute('visibility') === 'visible'") {
-		t.Errorf("the focus is at %s, and the cursor of the chart is gone", eval[string](b, "document.activeElement.outerHTML.slice(0, 80)"))
+	if !eval[bool](b, "document.activeElement === before && before.querySelector('.cursor').getAttribute('visibility') === 'visible'") {
+		t.Errorf("the focus is at %s, or the cursor of the chart is gone", eval[string](b, "document.activeElement.outerHTML.slice(0, 80)"))
 	}
+	eval[any](b, "(() => {before.blur();})()")
+	b.until("the chart goes on", drawing+" !== before")
 
 	eval[any](b, `(() => {
 		globalThis.said = 0;

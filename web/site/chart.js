@@ -24,10 +24,11 @@ export function chart(plot) {
   const cursor = { x: null, readout };
   let width = 0, names = "";
   const draw = () => {
-    if (width < 40) return;
+    // What is read by keyboard stands still until that is over: drawn anew it would be read out anew.
+    if (width < 40 || drawing.querySelector("svg:focus-visible")) return;
     const focused = drawing.contains(document.activeElement);
     drawing.replaceChildren(plot.kind === "bars" ? bars(plot, width, hidden) : plane(plot, width, hidden, cursor));
-    if (focused) drawing.firstElementChild.focus({ preventScroll: true }); // whoever reads a chart that goes on stays there
+    if (focused) drawing.firstElementChild.focus({ preventScroll: true });
   };
   figure.update = (next) => {
     plot = next;
@@ -42,6 +43,7 @@ export function chart(plot) {
     draw();
   };
   figure.update(plot);
+  drawing.addEventListener("focusout", () => requestAnimationFrame(draw));
   new ResizeObserver(([entry]) => {
     const w = Math.floor(entry.contentRect.width);
     if (w !== width) { width = w; draw(); }
