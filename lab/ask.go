@@ -89,3 +89,10 @@ func List() []Listed {
 	}
 	return labs
 }
+
+// Listing returns the list in JSON, as a page asks for it.
+func Listing() ([]byte, error) {
+	return json.Marshal(struct {
+		Labs []Listed `json:"labs"`
+	}{List()})
+}

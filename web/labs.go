@@ -65,9 +65,7 @@ func (u *runs) ask(w http.ResponseWriter, r *http.Request) {
 }
 
 func listLabs(w http.ResponseWriter, _ *http.Request) {
-	body, err := json.Marshal(struct {
-		Labs []lab.Listed `json:"labs"`
-	}{lab.List()})
+	body, err := lab.Listing()
 	if err != nil {
 		refuse(w, http.StatusInternalServerError, err.Error())
 		return

@@ -12,7 +12,6 @@
 package main
 
 import (
-	"encoding/json"
 	"syscall/js"
 
 	"kvasir/lab"
@@ -21,9 +20,7 @@ import (
 func main() {
 	js.Global().Set("kvasir", map[string]any{
 		"list": js.FuncOf(func(js.Value, []js.Value) any {
-			return answer(json.Marshal(struct {
-				Labs []lab.Listed `json:"labs"`
-			}{lab.List()}))
+			return answer(lab.Listing())
 		}),
 		"ask": js.FuncOf(func(_ js.Value, args []js.Value) any {
 			if len(args) != 1 || args[0].Type() != js.TypeString {
