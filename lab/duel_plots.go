@@ -213,6 +213,6 @@ func (d *duel) verdicts(all *duelRuns) []Verdict {
 		above("16", "where they differ, who goes by affinity chooses more of the prompt cached", overlap, none, 0, " tokens"),
 		above("16", "and pays for that with load: more calls are under way there", outstanding, none, 2, " calls"),
 		above("16", "prioritize affinity and the hit rate rises", of("cached", all.right), of("cached", all.left), 1, " points"),
-		above("16", "while load skews", of("gap", all.right), of("gap", all.left), 0, " calls"),
+		above("16", "while load skews", of("assignment gap", all.right), of("assignment gap", all.left), 0, " calls"),
 	}
 }

@@ -27,7 +27,7 @@ func measures() []measure {
 		{Column{Name: "TPOT P95", Unit: "ms"}, 1, func(r *duelRun) float64 { return 1e3 * float64(r.summary.TPOT.P95) }},
 		{Column{Name: "within SLO", Unit: "%"}, 1, func(r *duelRun) float64 { return 100 * float64(r.summary.Attainment) }},
 		{Column{Name: "cached", Unit: "%"}, 1, func(r *duelRun) float64 { return 100 * float64(r.summary.CachedRatio) }},
-		{Column{Name: "gap"}, 0, func(r *duelRun) float64 { return float64(r.summary.AssignmentGap) }},
+		{Column{Name: "assignment gap", Unit: "calls"}, 0, func(r *duelRun) float64 { return float64(r.summary.AssignmentGap) }},
 		{Column{Name: "output", Unit: "tokens/s"}, 0, (*duelRun).throughput},
 	}
 }

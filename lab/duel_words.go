@@ -61,7 +61,7 @@ func holding(tokens, prompt int) string {
 func moreCalls(n int) string {
 	switch {
 	case n == 0:
-		return "as many calls under way"
+		return "as many calls under way as the other one"
 	case n == 1:
 		return "1 call more under way"
 	case n == -1:

@@ -55,7 +55,7 @@ func resultsLab() Lab {
 		Look: []string{
 			"The curves fall from all calls within the SLO to few of them. What counts is where each crosses 90 %: with the defaults round-robin does so at little more than half of the rate that predicted-ttft has, on the same hardware.",
 			"Set `kv` to large: caches hold more of what comes again. Everybody gains, but who looks at caches gains more: round-robin falls from 58 % of the best to 52 %.",
-			"Set `workload` to fan-out, where the calls that an agent sets off share a long prompt: going by load alone has about half of the best goodput there, turns 42 %. Where the column note says so, a policy keeps the SLO at no rate, or at any that there are enough calls for.",
+			"Set `workload` to fan-out, where the calls that an agent sets off share a long prompt: going by load alone has about half of the best goodput there, round-robin 42 %. Where the column note says so, a policy keeps the SLO at no rate, or at any that there are enough calls for.",
 			"Compare with the whole contest's figures, in the tables `published` and `published-cells`: there each cell has 8 or 32 replicas and ten seeds.",
 		},
 		Seeded: true, Traced: true, repeats: 5,

@@ -47,7 +47,13 @@ export function tradeText(d) {
   const load = others > 0 ? `${others} more ${others === 1 ? "call" : "calls"} before it than at ${t.least_outstanding_endpoint}` : "nobody has fewer calls";
   if (t.overlap_tokens === null) return `by load: ${load}`;
   const given = t.best_overlap_tokens - t.overlap_tokens;
-  if (given > 0) return `balance over locality: ${decimal(given, 0)} tokens given up that ${t.best_overlap_endpoint} holds; ${load}`;
+  if (given > 0) {
+    const there = d.candidates.find((c) => c.endpoint === t.best_overlap_endpoint)?.outstanding;
+    const up = `${decimal(given, 0)} tokens given up that ${t.best_overlap_endpoint} holds`;
+    if (there === undefined) return `${up}; ${load}`; // it is among those that are not shown
+    return there > t.outstanding ? `balance over locality: ${up}, with ${there} calls before it there and ${t.outstanding} here`
+      : `neither the most locality nor fewer calls: ${up}, with ${there} calls before it there and ${t.outstanding} here; open it for what weighed more`;
+  }
   if (t.overlap_tokens === 0) return `nobody holds its prefix; ${load}`;
   if (others > 0) return `locality over balance: ${decimal(t.overlap_tokens, 0)} tokens held, for ${load}`;
   return `nothing traded: ${decimal(t.overlap_tokens, 0)} tokens held, and ${load}`;
@@ -60,8 +66,7 @@ function decision(d) {
   } }, h("summary", null,
     h("time", { datetime: new Date(d.at_unix_seconds * 1000).toISOString() }, new Date(d.at_unix_seconds * 1000).toLocaleTimeString()),
     h("b", null, d.chosen), h("span", { class: "reason" }, d.reason),
-    d.shadow && d.shadow.chosen !== d.chosen ? h("span", { class: "otherwise" }, `${d.shadow.policy}: ${d.shadow.chosen}`) : null,
-    h("span", { class: "trade" }, tradeText(d)), outcome));
+    h("span", { class: "trade" }, tradeText(d), d.shadow && !d.shadow.agrees ? h("span", { class: "otherwise" }, `${d.shadow.policy}: ${d.shadow.chosen}`) : null), outcome));
   return {
     node: h("li", { "data-call": d.call }, details),
     retried(attempt) { outcome.textContent = `failed, attempt ${attempt + 1} follows`; outcome.classList.add("bad"); },
@@ -73,17 +78,24 @@ function decision(d) {
   };
 }
 
+function shadowText(s, chosen) {
+  if (s.chosen === chosen) return `${s.policy} would have chosen the same (${s.reason}).`;
+  return `${s.policy} would have chosen ${s.chosen} (${s.reason})${s.agrees ? ", which is as good to it" : ""}.`;
+}
+
 function weighed(d) {
   const parts = [...new Set(d.candidates.flatMap((c) => Object.keys(c.parts ?? {})))];
   const other = new Map((d.shadow?.candidates ?? []).map((c) => [c.endpoint, c]));
   const heads = ["endpoint", "score", "held tokens", "calls", "signal", ...parts.map((p) => p.replaceAll("_", " ")), ...(d.shadow ? [`score by ${d.shadow.policy}`] : [])];
   return h("div", { class: "weighed" },
-    h("p", { class: "soft" }, [`attempt ${d.attempt + 1}`, `${decimal(d.input_tokens, 0)} tokens in`, `pool ${d.pool}`, `policy ${d.policy}`, d.conversation ? `conversation ${d.conversation}` : null, `call ${d.id}`].filter(Boolean).join(" · ")),
-    d.shadow ? h("p", null, d.shadow.chosen === d.chosen ? `${d.shadow.policy} would have chosen the same (${d.shadow.reason}).` : `${d.shadow.policy} would have chosen ${d.shadow.chosen} (${d.shadow.reason}).`) : null,
+    h("p", { class: "soft" }, [`attempt ${d.attempt + 1}`, `${decimal(d.input_tokens, 0)} tokens in`, `pool ${d.pool}`, d.conversation ? `conversation ${d.conversation}` : null, `call ${d.id}`].filter(Boolean).join(" · ")),
+    h("p", { class: "soft" }, "Of the scores the lowest is chosen; what they are made of, and when it is ", h("b", null, d.reason), ", says the code of ",
+      h("a", { href: `#/code/selection/policy/${d.policy.replaceAll("-", "_")}.go` }, d.policy), "."),
+    d.shadow ? h("p", null, shadowText(d.shadow, d.chosen)) : null,
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `what was weighed for call ${d.call}` }, h("table", null,
       h("thead", null, h("tr", null, heads.map((t, i) => h("th", { scope: "col", class: i ? "number" : null }, t)))),
       h("tbody", null, d.candidates.map((c) => h("tr", { "data-chosen": c.endpoint === d.chosen },
-        h("th", { scope: "row" }, c.endpoint, c.endpoint === d.chosen ? h("span", { class: "visually-hidden" }, ", chosen") : null),
+        h("th", { scope: "row" }, c.endpoint === d.chosen ? "→ " : null, c.endpoint, c.endpoint === d.chosen ? h("span", { class: "visually-hidden" }, ", chosen") : null),
         ...[c.score === null ? "–" : short(c.score), c.prefix_trust ? decimal(c.overlap_tokens, 0) : "–", decimal(c.outstanding, 0), c.signal_age_seconds === null ? "none" : seconds(c.signal_age_seconds),
           ...parts.map((p) => (c.parts?.[p] === undefined ? "–" : short(c.parts[p]))), ...(d.shadow ? [short(other.get(c.endpoint)?.score ?? null)] : [])].map((text) => h("td", { class: "number" }, text))))))),
     d.candidates_omitted ? h("p", { class: "soft" }, `${d.candidates_omitted} more candidates are not shown.`) : null);

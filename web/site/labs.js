@@ -27,7 +27,7 @@ export async function lab(name, query, signal) {
   const results = h("div", { class: "results" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const link = h("a", { class: "permalink", href: "#" }, "link to this state");
-  const command = h("code");
+  const command = h("code"), look = h("ul", null, l.look.map((x) => h("li", null, sentence(x))));
   const form = controls(l, state, () => later());
   const view = h("article", { class: "lab" },
     sidebar(labs, name),
@@ -35,7 +35,7 @@ export async function lab(name, query, signal) {
       h("p", { class: "section" }, `article, section ${l.section}`),
       h("h1", null, l.title),
       h("details", { class: "about" }, h("summary", null, "what is played"), h("p", null, sentence(l.about))),
-      l.look.length > 0 ? h("section", { class: "look", "aria-label": "what to look at" }, h("h2", null, "What to look at"), h("ul", null, l.look.map((x) => h("li", null, sentence(x))))) : null,
+      l.look.length > 0 ? h("section", { class: "look", "aria-label": "what to look at" }, h("h2", null, "What to look at ", h("small", null, "(figures at the settings shown first)")), look) : null,
       form,
       h("div", { class: "reproduce" }, link, command,
         h("button", { type: "button", class: "quiet", onclick: (e) => copy(e.currentTarget, command.textContent) }, "copy"),
@@ -49,6 +49,7 @@ export async function lab(name, query, signal) {
     const main = view.closest("main");
     if (main) main.dataset.ready = "false";
     results.setAttribute("aria-busy", "true");
+    remember(state.step);
     again = running;
     if (running) return;
     running = true;
@@ -58,6 +59,8 @@ export async function lab(name, query, signal) {
         problem.hidden = true;
         remember(state.step);
         results.replaceChildren(...shown(r, state, remember));
+        const titles = new Map(r.tables.map((t) => [t.name, t.title])); // a table is known by what stands above it
+        look.replaceChildren(...l.look.map((x) => h("li", null, sentence(x, titles))));
       }
     } catch (e) {
       problem.textContent = e.message;
@@ -172,7 +175,7 @@ function controls(l, state, changed) {
 
 function control(p, value, set) {
   const id = `set-${p.key}`;
-  const label = h("label", { for: id }, h("span", { class: "key" }, p.key.replaceAll("_", " ")), h("span", { class: "doc" }, sentence(p.doc)));
+  const label = h("label", { for: id }, h("span", { class: "key" }, p.key), h("span", { class: "doc" }, p.doc === p.key ? "how many" : sentence(p.doc)));
   switch (p.kind) {
     case "switch": {
       const box = h("input", { type: "checkbox", id, name: p.key, checked: value === "true", onchange: () => set(String(box.checked)) });

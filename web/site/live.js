@@ -162,7 +162,7 @@ function tileRow() {
   const all = [
     ["in flight", (m) => decimal(m.in_flight, 0)],
     ["calls", (m) => `${short(m.window.calls_per_second)} /s`],
-    ["goodput", (m) => (m.window.goodput ? percent(m.window.goodput.share) : "no SLO")],
+    ["within SLO", (m) => (m.window.goodput ? percent(m.window.goodput.share) : "no SLO")],
     ["TTFT P50", (m) => seconds(m.window.ttft_seconds.p50)],
     ["TTFT P95", (m) => seconds(m.window.ttft_seconds.p95)],
     ["TPOT P50", (m) => seconds(m.window.tpot_seconds.p50)],

@@ -157,7 +157,7 @@ function makeTrack(t) {
     [...flags].map((i) => s("rect", { x: x(i) - 1.5, y: 0, width: 3, height: HIGH, class: "flag" })),
     s("path", { d: t.values.map((v, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(v).toFixed(1)}`).join(""), class: `line ${ink(0)}`, "vector-effect": "non-scaling-stroke" }), cursor);
   return {
-    node: h("div", { class: "tracked" }, h("p", null, t.label, ": ", now, h("span", { class: "peak" }, `, at most ${short(most)}`)), svg),
+    node: h("div", { class: "tracked" }, h("p", null, t.label, ": ", now, h("span", { class: "peak" }, `, at most ${short(most)}${flags.size && t.flag ? `; marked: ${t.flag}` : ""}`)), svg),
     show(step) {
       cursor.setAttribute("x1", x(step));
       cursor.setAttribute("x2", x(step));
