@@ -301,7 +301,11 @@ func printPools(out io.Writer, models []proxy.ModelView) {
 			fmt.Fprintf(out, "%-10s %-12s %9s %8s %8s %7s %9s %9s\n",
 				"endpoint", "state", "in-flight", "running", "waiting", "KV use", "hit rate", "sent")
 			for _, e := range p.Endpoints {
-				fmt.Fprintf(out, "%-10s %-12s %9d %8s %8s %7s %9s %9d\n", e.Endpoint, e.State, e.InFlight,
+				state := e.State
+				if e.Draining {
+					state = "draining"
+				}
+				fmt.Fprintf(out, "%-10s %-12s %9d %8s %8s %7s %9s %9d\n", e.Endpoint, state, e.InFlight,
 					number(e.Running), number(e.Waiting), percent(e.KVUsage), percent(e.PrefixHitRate), e.Dispatched)
 			}
 			fmt.Fprintln(out)

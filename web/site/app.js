@@ -15,7 +15,7 @@ async function show(shown) {
   let [view, ...rest] = path.split("/");
   leave.abort();
   const { signal } = leave = new AbortController();
-  mark(view === "" || view === "code" ? "map" : view);
+  mark(view === "" ? "map" : view);
   main.dataset.ready = "false";
   let node, filled;
   try {
@@ -55,7 +55,8 @@ async function find(view, rest, query, signal) {
 
 function failed(e) {
   if (e instanceof Refused && (e.status === 401 || e.status === 403)) return login(e);
-  return h("article", { class: "empty" }, h("h1", null, "That did not work"), h("p", { role: "alert" }, e.message), h("p", null, h("a", { href: "#/" }, "Back to the map")));
+  const words = e instanceof TypeError ? `${e.message}. Is the server still there?` : e.message;
+  return h("article", { class: "empty" }, h("h1", null, "That did not work"), h("p", { role: "alert" }, words), h("p", null, h("a", { href: "#/" }, "Back to the map")));
 }
 
 function login(e) {

@@ -127,7 +127,11 @@ function extent(plot, axis, hidden) {
 
 function plane(plot, width, hidden, cursor) {
   const height = plot.y.names ? Math.max(280, 20 * plot.y.names.length + 70) : 280, top = 22, bottom = 40, right = 12;
-  const [x0, x1] = extent(plot, "x", hidden), [y0, y1] = extent(plot, "y", hidden);
+  let [x0, x1] = extent(plot, "x", hidden), [y0, y1] = extent(plot, "y", hidden);
+  if (plot.marks?.some((m) => m.axis === "diagonal")) { // what lies on it is equal
+    x0 = y0 = Math.min(x0, y0);
+    x1 = y1 = Math.max(x1, y1);
+  }
   const yTicks = plot.y.names ? plot.y.names.map((_, i) => i) : plot.y.log ? logTicks(y0, y1) : ticks(y0, y1, 5);
   const yText = (v) => plot.y.names?.[v] ?? short(v);
   const left = 14 + 7 * Math.max(2, ...yTicks.map((v) => yText(v).length));
@@ -141,9 +145,14 @@ function plane(plot, width, hidden, cursor) {
     svg.append(s("line", { x1: left, x2: width - right, y1: py(v), y2: py(v), class: "grid" }),
       s("text", { x: left - 6, y: py(v) + 4, class: "tick end" }, yText(v)));
   }
+  let taken = -Infinity; // to where the last tick's text reaches
   for (const v of xTicks) {
+    const text = plot.x.names?.[v] ?? short(v), half = 3.4 * text.length;
+    const x = Math.min(px(v), width - half - 1);
+    if (x - half < taken + 4) continue;
+    taken = x + half;
     svg.append(s("line", { x1: px(v), x2: px(v), y1: height - bottom, y2: height - bottom + 4, class: "grid" }),
-      s("text", { x: px(v), y: height - bottom + 17, class: "tick middle" }, plot.x.names?.[v] ?? short(v)));
+      s("text", { x, y: height - bottom + 17, class: "tick middle" }, text));
   }
   svg.append(s("line", { x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, class: "axis" }),
     s("text", { x: left - 6, y: 12, class: "label" }, named(plot.y)),

@@ -203,23 +203,31 @@ function numberField(p, id, value, set) {
   const input = h("input", {
     type: "number", id, name: p.key, value, min: p.min, max: p.max, step: whole ? 1 : "any", required: true, inputmode: whole ? "numeric" : "decimal",
     oninput: () => {
-      if (!input.checkValidity()) { input.setAttribute("aria-invalid", "true"); return; }
-      input.removeAttribute("aria-invalid");
+      if (!valid()) return;
       slider.value = clamp(input.valueAsNumber);
       slider.setAttribute("aria-valuetext", input.value);
       set(input.value);
     },
   });
+  const wrong = h("span", { class: "invalid", role: "alert", hidden: true });
+  const valid = () => {
+    const ok = input.checkValidity();
+    if (ok) input.removeAttribute("aria-invalid"); else input.setAttribute("aria-invalid", "true");
+    wrong.textContent = `a ${whole ? "whole " : ""}number from ${p.min} to ${p.max}`;
+    wrong.hidden = ok;
+    return ok;
+  };
   const slider = h("input", {
     type: "range", min: 0, max: 1000, step: whole && high - low < 1000 && !log ? 1000 / (high - low) : 1, value: clamp(Number(value)), "aria-label": `${p.key}, as a slider`, "aria-valuetext": value,
     oninput: () => {
       input.value = Math.max(p.min, Math.min(p.max, of(slider.valueAsNumber)));
-      input.removeAttribute("aria-invalid");
+      valid();
       slider.setAttribute("aria-valuetext", input.value);
       set(input.value);
     },
   });
-  return [slider, input];
+  valid(); // an address may say anything
+  return [slider, input, wrong];
 }
 
 // A slider's ends: the whole range where that is handy, else a tenth to ten times the default.

@@ -2,7 +2,7 @@
 // decisions as they are made. Everything comes over one stream; it changes nothing, but for
 // what an operator does with the admin token.
 
-import { h } from "./dom.js";
+import { h, settled } from "./dom.js";
 import { call, token } from "./backend.js";
 import { chart } from "./chart.js";
 import { decisions } from "./decision.js";
@@ -42,6 +42,7 @@ export function live(signal) {
     shown.update(m, state, history.get(model));
     say(connected ? `figures of the last ${decimal(m.window.seconds, 0)} s${state.dropped_events ? `; ${state.dropped_events} events were dropped, this browser is too slow for them` : ""}` : "connection lost, trying again …");
     status.dataset.state = connected ? "connected" : "lost";
+    shown.node.toggleAttribute("data-stale", !connected);
   }
 
   let first;
@@ -223,6 +224,17 @@ function poolView(model, p, acts) {
   };
 }
 
+// A minute and a half and more is drawn in means of 5 s: each second of it would be a hatch.
+function smoothed(series) {
+  const out = { name: series.name, x: [], y: [] };
+  for (let end = series.x.length; end > 0; end -= 5) {
+    const part = series.y.slice(Math.max(0, end - 5), end).filter((v) => v !== null);
+    out.x.unshift(series.x[end - 1]);
+    out.y.unshift(part.length ? part.reduce((a, b) => a + b, 0) / part.length : null);
+  }
+  return out;
+}
+
 function flightPlot(past, x, span) {
   const plot = empty("queue", "calls in flight by endpoint", { label: "in flight" });
   const lists = [...past.endpoints].map(([name, e]) => ({ name, x: x.slice(-e.flight.length), y: e.flight }));
@@ -235,7 +247,8 @@ function flightPlot(past, x, span) {
     plot.series = lists;
   }
   if (past.queue.some((v) => v !== null)) plot.series.push({ name: "held in the queue", x: x.slice(-past.queue.length), y: past.queue });
-  plot.kind = "steps";
+  plot.kind = x.length > 90 ? "lines" : "steps";
+  if (x.length > 90) plot.series = plot.series.map(smoothed);
   if (plot.series.length === 0) plot.series.push({ name: "", x: [], y: [] }); // no endpoint has been found
   plot.series[0] = since(span, plot.series[0]);
   return plot;
@@ -286,7 +299,7 @@ function meter(cell) {
 function stateOf(e) {
   if (e.leaving) return ["leaving", "warn"];
   if (e.state !== "in rotation" && e.state !== "in_rotation") return [e.cause ? `${e.state}: ${e.cause}` : e.state, "bad"];
-  if (e.draining) return ["draining", "warn"];
+  if (e.draining) return [e.in_flight > 0 ? "draining" : "drained", "warn"];
   if (!e.healthy) return ["unhealthy", "bad"];
   if (e.busy_seconds > 0) return [`busy, ${seconds(e.busy_seconds)} more`, "warn"];
   return ["in rotation", "good"];
@@ -295,20 +308,44 @@ function stateOf(e) {
 // What an operator may do: each a POST that shows the token.
 
 function actions(changed) {
-  const field = h("input", { type: "password", name: "token", id: "admin-token", autocomplete: "off", placeholder: "admin token", value: token.value, oninput: () => { token.value = field.value; tell(); changed(); } });
+  const field = h("input", { type: "password", name: "token", id: "admin-token", autocomplete: "off", placeholder: "admin token", value: token.value, oninput: () => {
+    token.value = field.value;
+    right = false;
+    tell();
+    changed();
+    check();
+  } });
   const note = h("p", { class: "note", role: "status" });
   const label = h("label", { for: "admin-token" }, "read-only");
   const node = h("form", { class: "token", onsubmit: (e) => e.preventDefault() }, label, field, note);
   let configured = true; // until the stream says otherwise: it may ask for the token itself
+  let right = false; // the token has been accepted
+  // Nothing is asked for, so nothing is done; but whether the token is right is answered first.
+  const check = settled(async () => {
+    const asked = token.value;
+    let words = "";
+    try {
+      if (asked) await call("v1/endpoints/undrain", { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" });
+    } catch (e) {
+      if (e.status === 401) words = "that is not the admin token";
+      else if (!e.status || e.status === 403) words = e.message;
+    }
+    if (asked !== token.value) return; // it was changed meanwhile
+    right = asked !== "" && words === "";
+    note.textContent = words;
+    tell();
+    changed();
+  }, 300);
   const tell = () => {
-    label.textContent = !configured ? "read-only: no admin_token is configured" : token.value ? "may change" : "read-only without";
+    label.textContent = !configured ? "read-only: no admin_token is configured" : right ? "may change" : "read-only without";
     field.hidden = !configured;
   };
   tell();
+  if (token.value) check();
   return {
     node,
     possible(now) { if (configured !== now) { configured = now; tell(); } },
-    may: () => configured && token.value !== "",
+    may: () => configured && right,
     login: (start) => h("button", { type: "button", onclick: start }, "show with the token given above"),
     async post(path, body, words) {
       try {
