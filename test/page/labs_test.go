@@ -365,9 +365,7 @@ func TestLabs_ASliderChangesTheTable_AndTheLinkBringsItBack(t *testing.T) {
 			t.Error("the tables are what they were")
 		}
 		link := eval[string](b, `document.querySelector("a.permalink").href`)
-		if at := eval[string](b, "location.href"); at != link {
-			t.Errorf("the address is %s, the link %s", at, link)
-		}
+		b.until("the address is the link", "location.href === document.querySelector('a.permalink').href")
 		again := open(t, desktop, link)
 		if got := again.shown(); !same(got, after) {
 			t.Errorf("the link shows something else:\n%+v\n%+v", got, after)

@@ -201,7 +201,7 @@ function numberField(p, id, value, set) {
   };
   const clamp = (v) => Math.max(0, Math.min(1000, at(v)));
   const input = h("input", {
-    type: "number", id, name: p.key, value, min: p.min, max: p.max, step: whole ? 1 : "any", required: true, inputmode: whole ? "numeric" : "decimal",
+    type: "number", id, name: p.key, value, min: p.min, max: p.max, step: whole ? 1 : "any", required: true, "aria-describedby": `${id}-wrong`, inputmode: whole ? "numeric" : "decimal",
     oninput: () => {
       if (!valid()) return;
       slider.value = clamp(input.valueAsNumber);
@@ -209,7 +209,7 @@ function numberField(p, id, value, set) {
       set(input.value);
     },
   });
-  const wrong = h("span", { class: "invalid", role: "alert", hidden: true });
+  const wrong = h("span", { class: "invalid", id: `${id}-wrong`, "aria-live": "polite", hidden: true });
   const valid = () => {
     const ok = input.checkValidity();
     if (ok) input.removeAttribute("aria-invalid"); else input.setAttribute("aria-invalid", "true");

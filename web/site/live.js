@@ -320,12 +320,11 @@ function actions(changed) {
   const node = h("form", { class: "token", onsubmit: (e) => e.preventDefault() }, label, field, note);
   let configured = true; // until the stream says otherwise: it may ask for the token itself
   let right = false; // the token has been accepted
-  // Nothing is asked for, so nothing is done; but whether the token is right is answered first.
   const check = settled(async () => {
     const asked = token.value;
     let words = "";
     try {
-      if (asked) await call("v1/endpoints/undrain", { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" });
+      if (asked) await call("v1/token", { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" });
     } catch (e) {
       if (e.status === 401) words = "that is not the admin token";
       else if (!e.status || e.status === 403) words = e.message;
