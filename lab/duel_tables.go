@@ -108,7 +108,7 @@ func (d *duel) traceTable(s *script) Table {
 		left = "cut: it has more calls"
 	}
 	if s.long > 0 {
-		left = strings.TrimPrefix(left+fmt.Sprintf("; %d calls left out that are longer than the model's context, or come after such a one", s.long), "; ")
+		left = strings.TrimPrefix(left+fmt.Sprintf("; %d calls left out that are longer than the model's context, have an answer of more than %s tokens, or come after such a one", s.long, decimal(longestAnswer, 0)), "; ")
 	}
 	sessions := 0
 	for range s.Sessions {

@@ -50,12 +50,17 @@ type script struct {
 	cut    bool          // the workload goes on
 }
 
-// read takes the first calls of a workload, at most so many, as whole as they are. Sessions are
-// cut at the first call whose prompt and answer are longer than the context. Their ids become
+// longestAnswer bounds an answer, in tokens: each takes a replica a step.
+const longestAnswer = 16_384
+
+// read takes the first calls of a workload, at most so many, as whole as they are, and ends where
+// they have more than mostKept blocks. Sessions are cut at the first call whose prompt and answer
+// are longer than the context, or whose answer is longer than longestAnswer. Their ids become
 // their numbers.
 func read(s workload.Source, most, context int) (*script, error) {
 	x := &script{Source: s}
 	var all []workload.Session
+	kept := 0
 	for w, err := range s.Sessions {
 		if err != nil {
 			return nil, err
@@ -64,10 +69,13 @@ func read(s workload.Source, most, context int) (*script, error) {
 			x.cut = true
 			break
 		}
+		whole := len(w.Calls)
 		if n := most - x.calls; len(w.Calls) > n {
 			w.Calls, x.cut = w.Calls[:n], true
 		}
-		long := slices.IndexFunc(w.Calls, func(c workload.Call) bool { return c.PromptTokens+c.OutputTokens > context })
+		long := slices.IndexFunc(w.Calls, func(c workload.Call) bool {
+			return c.OutputTokens > longestAnswer || c.PromptTokens+c.OutputTokens > context
+		})
 		if long >= 0 {
 			x.long += len(w.Calls) - long
 			w.Calls = w.Calls[:long]
@@ -75,12 +83,22 @@ func read(s workload.Source, most, context int) (*script, error) {
 		if len(w.Calls) == 0 {
 			continue
 		}
+		if kept += chainsOf(w.Calls).hashes(); kept > mostKept {
+			x.cut = true
+			break
+		}
+		if len(w.Calls) < whole {
+			w.Calls = copied(w.Calls)
+		}
 		w.ID, x.last = strconv.Itoa(len(all)), w.At
 		all = append(all, w)
 		x.calls += len(w.Calls)
 		for i := range w.Calls {
 			x.tokens += w.Calls[i].PromptTokens
 		}
+	}
+	if x.calls == 0 && kept > mostKept {
+		return nil, fmt.Errorf("%s: its first session has %d KV blocks; allowed: %d", s.Name, kept, mostKept)
 	}
 	if x.calls == 0 {
 		return nil, fmt.Errorf("%s: it has no call of at most %d tokens, prompt and answer together", s.Name, context)
@@ -101,7 +119,7 @@ func shortened(s workload.Source, length time.Duration) workload.Source {
 	s.Sessions = func(yield func(workload.Session, error) bool) {
 		for w, err := range all {
 			if i := slices.IndexFunc(w.Calls, func(c workload.Call) bool { return c.Offset > length }); i >= 0 {
-				w.Calls = w.Calls[:i]
+				w.Calls = copied(w.Calls[:i])
 			}
 			if !yield(w, err) {
 				return
