@@ -27,9 +27,9 @@ type Asked struct {
 	Trace    *Trace            `json:"trace"`
 }
 
-// Answer runs what is asked for and returns its Result. The error says what is wrong with the
-// question: there is no other one.
-func Answer(question []byte) ([]byte, error) {
+// Answer runs what is asked for and returns its Result. stopped is Options.Stopped. The error
+// says what is wrong with the question, or is ErrStopped.
+func Answer(question []byte, stopped func() bool) ([]byte, error) {
 	if len(question) > MaxAsked {
 		return nil, fmt.Errorf("the question has %d bytes; allowed: %d", len(question), MaxAsked)
 	}
@@ -46,7 +46,7 @@ func Answer(question []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := Options{Seeds: q.Seeds, Trace: q.Trace}
+	o := Options{Seeds: q.Seeds, Trace: q.Trace, Stopped: stopped}
 	if o.Seeds == 0 {
 		o.Seeds = l.DefaultSeeds()
 	}

@@ -92,8 +92,8 @@ func (d *duel) script(seed uint64) (*script, error) {
 		return nil, err
 	}
 	x.cut = x.cut || t.Cut
-	if length := x.length(d.rate); length > longestRun {
-		return nil, fmt.Errorf("its first %d calls last %v at rate %s; allowed: %v", x.calls, length.Round(time.Second), show(d.rate), longestRun)
+	if last := x.lastCall(d.rate); last.at > longestRun {
+		return nil, fmt.Errorf("its first %d calls last %v or more at rate %s, until call %d of session %d; allowed: %v", x.calls, last.at.Round(time.Second), show(d.rate), last.call, last.session, longestRun)
 	}
 	return x, nil
 }
@@ -165,10 +165,11 @@ func tally(decisions []*selection.Decision, rule string) []reasonCount {
 // play runs the trace once by a policy, with another one in its shadow; without one where that
 // has no name.
 func (d *duel) play(s *script, seed uint64, by, shadow string) duelRun {
+	d.ask()
 	run := duelRun{policy: by}
 	scenario := sim.Scenario{
 		Rule: ruleOf(by), Engines: enginesOf(d.engine, d.replicas, d.kv, s.BlockTokens), Scrape: time.Second,
-		Workload: sim.SessionsConfig{Source: s.Source, Rate: d.rate}, SLO: d.goal.slo(), Seed: seed,
+		Workload: sim.SessionsConfig{Source: s.Source, Rate: d.rate}, SLO: d.goal.slo(), Seed: seed, Stopped: d.stopped,
 	}
 	var decisions []*selection.Decision
 	byCall := map[selection.CallID]*selection.Decision{} // the last attempt's
@@ -191,7 +192,7 @@ func (d *duel) play(s *script, seed uint64, by, shadow string) duelRun {
 	}
 	summary, err := scenario.Run()
 	if err != nil {
-		panic(err) // the trace was read before, and every setting is within its bounds: a test tries them
+		d.fail(err) // it is stopped: the trace was read before, and every setting is within its bounds, which a test tries
 	}
 	run.summary = summary
 	slices.SortFunc(run.calls, func(a, b duelCall) int {
@@ -214,7 +215,7 @@ func (d *duel) run(seeds int) Findings {
 		seed := d.root(n)
 		s, err := d.script(seed)
 		if err != nil {
-			panic(err) // open has read a trace that is given; the excerpts are read by tests
+			d.fail(err) // open has read the first seed's; another one may bring other sessions first
 		}
 		if first == nil {
 			first = s

@@ -129,12 +129,34 @@ func shortened(s workload.Source, length time.Duration) workload.Source {
 	return s
 }
 
-// length returns how long it takes until the last call is sent, at least, where sessions come so
-// many times as fast.
-func (x *script) length(rate float64) time.Duration {
-	var last time.Duration
+// answerToken is about how long a token of an answer takes. It counts where calls wait for each
+// other's answers.
+const answerToken = 10 * time.Millisecond
+
+// sent is when a call of a script is sent, at about the earliest.
+type sent struct {
+	at            time.Duration // never so late that two of them have no sum
+	session, call int           // from 1
+}
+
+// lastCall returns the one that is sent last, where sessions come so many times as fast.
+func (x *script) lastCall(rate float64) sent {
+	const late = 100 * 365 * 24 * time.Hour
+	last := sent{session: 1, call: 1}
+	n := 0
 	for s := range x.Sessions {
-		last = max(last, mono.FromSeconds(s.At.Seconds()/rate)+s.Calls[len(s.Calls)-1].Offset)
+		n++
+		began := min(mono.FromSeconds(s.At.Seconds()/rate), late)
+		at := make([]time.Duration, len(s.Calls))
+		for i, c := range s.Calls {
+			at[i] = began
+			for _, before := range c.After {
+				at[i] = max(at[i], at[before]+time.Duration(s.Calls[before].OutputTokens)*answerToken)
+			}
+			if at[i] = min(at[i]+min(c.Gap, late), late); at[i] > last.at {
+				last = sent{at[i], n, i + 1}
+			}
+		}
 	}
 	return last
 }

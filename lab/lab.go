@@ -93,6 +93,10 @@ type Options struct {
 	Settings []Setting // those that are not named have the article's values
 	Seeds    int       // counts for seeded labs alone, and must be 1 to MaxSeeds there
 	Trace    *Trace    // for traced labs alone; nil: the lab's own
+
+	// Stopped, where set, is asked now and then, by seeded labs, whether to give up; the run
+	// then ends with ErrStopped.
+	Stopped func() bool
 }
 
 // Run plays the lab. The error has every setting that is wrong; each is a SettingError, but
@@ -124,7 +128,10 @@ func (l Lab) Run(o Options) (*Result, error) {
 		}
 		r.Trace, r.changed = o.Trace.Name, true
 	}
-	r.Findings = x.run(r.Seeds)
+	var err error
+	if r.Findings, err = play(x, &o, r.Seeds); err != nil {
+		return nil, err
+	}
 	if r.changed || r.Verdicts == nil {
 		r.Verdicts = []Verdict{}
 	}

@@ -173,7 +173,7 @@ func TestPage_WhenItIsTheSame_Says304(t *testing.T) {
 func TestLabs_AnswerAsTheLabDoes(t *testing.T) {
 	s := serve(t, true)
 	question := `{"lab":"prefix","settings":{"threshold":"3"}}`
-	want, err := lab.Answer([]byte(question))
+	want, err := lab.Answer([]byte(question), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
