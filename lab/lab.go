@@ -99,8 +99,8 @@ type Options struct {
 	Stopped func() bool
 }
 
-// Run plays the lab. The error has every setting that is wrong; each is a SettingError, but
-// for a name that is given twice.
+// Run plays the lab. The error has every setting that is wrong, up to ten, and the number
+// of further ones; each is a SettingError, but for a name that is given twice.
 func (l Lab) Run(o Options) (*Result, error) {
 	x := l.settings()
 	params := x.params()
@@ -194,7 +194,11 @@ func Lookup(name string) (Lab, error) {
 	return Lab{}, fmt.Errorf("there is no lab %q; there are: %s", name, strings.Join(names, ", "))
 }
 
-// assign gives the params the values of the settings.
+// namedErrors is how many wrong settings are named at the most.
+const namedErrors = 10
+
+// assign gives the params the values of the settings. Of many that are wrong the error counts those
+// behind the first ones.
 func assign(lab string, params []Param, settings []Setting) error {
 	var errs []error
 	given := map[string]bool{}
@@ -207,6 +211,9 @@ func assign(lab string, params []Param, settings []Setting) error {
 		if err := assignOne(lab, params, s); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	if more := len(errs) - namedErrors; more > 0 {
+		errs = append(errs[:namedErrors], fmt.Errorf("%s: %d further settings are wrong", lab, more))
 	}
 	return errors.Join(errs...)
 }
