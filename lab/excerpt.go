@@ -101,7 +101,7 @@ func read(s workload.Source, most, context int) (*script, error) {
 		return nil, fmt.Errorf("%s: its first session has %d KV blocks; allowed: %d", s.Name, kept, mostKept)
 	}
 	if x.calls == 0 {
-		return nil, fmt.Errorf("%s: it has no call of at most %d tokens, prompt and answer together", s.Name, context)
+		return nil, fmt.Errorf("%s: it has no call of at most %d tokens, prompt and answer together, of which the answer has at most %d", s.Name, context, longestAnswer)
 	}
 	x.Sessions = func(yield func(workload.Session, error) bool) {
 		for _, w := range all {
