@@ -16,8 +16,25 @@ import (
 // MaxAsked bounds a question, its trace included.
 const MaxAsked = 16 << 20
 
-// MaxAskedSeeds bounds how often a lab is repeated for a page, which waits for it.
-const MaxAskedSeeds = 100
+// maxAskedSeeds bounds how often a lab is repeated for a page, which waits for it, where the lab
+// says nothing itself.
+const maxAskedSeeds = 100
+
+// MaxAskedSeeds returns how often the lab is repeated for a page at most; 0 where nothing is
+// drawn. A lab that is repeated less often by default, since it takes long, may be asked for four
+// times that.
+func (l Lab) MaxAskedSeeds() int {
+	switch {
+	case !l.Seeded:
+		return 0
+	case l.repeats > 0:
+		return min(4*l.repeats, maxAskedSeeds)
+	}
+	return maxAskedSeeds
+}
+
+// longestError bounds what is said of a question, in bytes: a question may be as long as MaxAsked.
+const longestError = 2000
 
 // Asked is the question: which lab, and how it is run.
 type Asked struct {
@@ -27,9 +44,17 @@ type Asked struct {
 	Trace    *Trace            `json:"trace"`
 }
 
-// Answer runs what is asked for and returns its Result. The error says what is wrong with the
-// question: there is no other one.
-func Answer(question []byte) ([]byte, error) {
+// Answer runs what is asked for and returns its Result. stopped is Options.Stopped. The error
+// says what is wrong with the question, or is ErrStopped.
+func Answer(question []byte, stopped func() bool) ([]byte, error) {
+	answer, err := answerTo(question, stopped)
+	if err != nil && len(err.Error()) > longestError {
+		err = errors.New(strings.ToValidUTF8(err.Error()[:longestError], "") + " …")
+	}
+	return answer, err
+}
+
+func answerTo(question []byte, stopped func() bool) ([]byte, error) {
 	if len(question) > MaxAsked {
 		return nil, fmt.Errorf("the question has %d bytes; allowed: %d", len(question), MaxAsked)
 	}
@@ -46,12 +71,12 @@ func Answer(question []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := Options{Seeds: q.Seeds, Trace: q.Trace}
+	o := Options{Seeds: q.Seeds, Trace: q.Trace, Stopped: stopped}
 	if o.Seeds == 0 {
 		o.Seeds = l.DefaultSeeds()
 	}
-	if o.Seeds > MaxAskedSeeds {
-		return nil, fmt.Errorf("seeds is %d; allowed: 1 to %d", o.Seeds, MaxAskedSeeds)
+	if most := l.MaxAskedSeeds(); l.Seeded && o.Seeds > most {
+		return nil, fmt.Errorf("seeds is %d; a page may ask %s for 1 to %d", o.Seeds, l.Name, most)
 	}
 	for key, value := range q.Settings {
 		o.Settings = append(o.Settings, Setting{key, value})
@@ -72,7 +97,8 @@ type Listed struct {
 	About   string   `json:"about"`
 	Look    []string `json:"look"`
 	Seeded  bool     `json:"seeded"`
-	Seeds   int      `json:"seeds"` // where nothing else is asked for; 0: nothing is drawn
+	Seeds   int      `json:"seeds"`     // where nothing else is asked for; 0: nothing is drawn
+	Most    int      `json:"max_seeds"` // that a page may ask for; 0: nothing is drawn
 	Traced  bool     `json:"traced"`
 	Params  []Param  `json:"params"`
 }
@@ -85,7 +111,7 @@ func List() []Listed {
 		if look == nil {
 			look = []string{}
 		}
-		labs = append(labs, Listed{l.Name, l.Title, l.Section, l.About, look, l.Seeded, l.DefaultSeeds(), l.Traced, l.Params()})
+		labs = append(labs, Listed{l.Name, l.Title, l.Section, l.About, look, l.Seeded, l.DefaultSeeds(), l.MaxAskedSeeds(), l.Traced, l.Params()})
 	}
 	return labs
 }

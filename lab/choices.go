@@ -155,6 +155,9 @@ func (x *choices) stay(d int, root uint64) float64 {
 	arrival := x.rho / (1 + x.rho)
 	inside, area := 0, 0.0
 	for n := range x.events {
+		if n%askEvery == askEvery-1 {
+			x.ask()
+		}
 		i := r.Intn(x.queues)
 		if r.Float64() < arrival {
 			for range d - 1 {

@@ -92,8 +92,8 @@ func (d *duel) script(seed uint64) (*script, error) {
 		return nil, err
 	}
 	x.cut = x.cut || t.Cut
-	if length := x.length(d.rate); length > longestRun {
-		return nil, fmt.Errorf("its first %d calls last %v at rate %s; allowed: %v", x.calls, length.Round(time.Second), show(d.rate), longestRun)
+	if last := x.lastCall(d.rate); last.at > longestRun {
+		return nil, fmt.Errorf("its first %d calls last %v or more at rate %s, until call %d of session %d; allowed: %v", x.calls, last.at.Round(time.Second), show(d.rate), last.call, last.session, longestRun)
 	}
 	return x, nil
 }
@@ -114,12 +114,23 @@ type duelCall struct {
 
 func (c *duelCall) ttft() time.Duration { return c.first - c.at }
 
+// faresAlike reports whether two calls have the same times, replica and tokens.
+func faresAlike(a, b duelCall) bool {
+	a.decision, b.decision = nil, nil
+	return a == b
+}
+
 // duelRun is a trace under one policy.
 type duelRun struct {
 	policy  string
 	summary *sim.Summary
-	calls   []duelCall // by session, and of one session in its order
-	shadow  []reasonCount
+	output  int           // tokens of all answers
+	last    time.Duration // when the last call ends
+	shadow  reasonCounts
+
+	// calls are in the order of sessions, and of one session in its own. Those of the first seed
+	// alone are kept, for they are shown one by one.
+	calls []duelCall
 }
 
 // reasonCount is how often a shadow gave a reason, and what came of that: article 15.
@@ -149,33 +160,39 @@ func (n *shadowCount) plus(o shadowCount) {
 	n.outstanding += o.outstanding
 }
 
-// tally counts a shadow's picks by reason, in the order of the rule's reasons.
-func tally(decisions []*selection.Decision, rule string) []reasonCount {
-	var all []reasonCount
+// reasonCounts are in the order of the rule's reasons.
+type reasonCounts []reasonCount
+
+// reasonsOf returns those of a rule, with nothing counted.
+func reasonsOf(rule string) reasonCounts {
+	var all reasonCounts
 	for _, r := range ruleOf(rule).Reasons {
 		all = append(all, reasonCount{reason: string(r)})
 	}
-	for _, d := range decisions {
-		i := slices.IndexFunc(all, func(r reasonCount) bool { return r.reason == string(d.Shadow.Reason) })
-		all[i].add(d)
-	}
 	return all
+}
+
+// add counts a pick by the shadow's reason.
+func (all reasonCounts) add(d *selection.Decision) {
+	i := slices.IndexFunc(all, func(r reasonCount) bool { return r.reason == string(d.Shadow.Reason) })
+	all[i].add(d)
 }
 
 // play runs the trace once by a policy, with another one in its shadow; without one where that
 // has no name.
 func (d *duel) play(s *script, seed uint64, by, shadow string) duelRun {
+	d.ask()
 	run := duelRun{policy: by}
 	scenario := sim.Scenario{
 		Rule: ruleOf(by), Engines: enginesOf(d.engine, d.replicas, d.kv, s.BlockTokens), Scrape: time.Second,
-		Workload: sim.SessionsConfig{Source: s.Source, Rate: d.rate}, SLO: d.goal.slo(), Seed: seed,
+		Workload: sim.SessionsConfig{Source: s.Source, Rate: d.rate}, SLO: d.goal.slo(), Seed: seed, Stopped: d.stopped,
 	}
-	var decisions []*selection.Decision
 	byCall := map[selection.CallID]*selection.Decision{} // the last attempt's
 	if shadow != "" {
+		run.shadow = reasonsOf(shadow)
 		scenario.Shadow = ruleOf(shadow)
 		scenario.Decided = func(_ int, x *selection.Decision) {
-			decisions = append(decisions, x)
+			run.shadow.add(x)
 			byCall[x.Call] = x
 		}
 	}
@@ -184,6 +201,8 @@ func (d *duel) play(s *script, seed uint64, by, shadow string) duelRun {
 		if err != nil {
 			panic(err) // read has made it
 		}
+		run.output += r.Tokens
+		run.last = max(run.last, r.End.Duration())
 		run.calls = append(run.calls, duelCall{
 			session: session, index: number, at: r.At.Duration(), first: r.First.Duration(), end: r.End.Duration(), ok: r.Succeeded(),
 			replica: r.Engine, prompt: r.Prompt, output: r.Tokens, cached: r.Cached, decision: byCall[r.Call],
@@ -191,40 +210,50 @@ func (d *duel) play(s *script, seed uint64, by, shadow string) duelRun {
 	}
 	summary, err := scenario.Run()
 	if err != nil {
-		panic(err) // the trace was read before, and every setting is within its bounds: a test tries them
+		d.fail(err) // it is stopped: the trace was read before, and every setting is within its bounds, which a test tries
 	}
 	run.summary = summary
 	slices.SortFunc(run.calls, func(a, b duelCall) int {
 		return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.index, b.index))
 	})
-	if shadow != "" {
-		run.shadow = tally(decisions, shadow)
-	}
 	return run
 }
 
-// duelRuns are a trace's runs by seed: the left policy, the right one, and the left one without
-// anybody in its shadow.
-type duelRuns struct{ left, right, alone []duelRun }
+// duelRuns are a trace's runs by seed.
+type duelRuns struct {
+	left, right []duelRun
+	alone, same int // seeds in which left was played without anybody in its shadow, too, and those in which no call fared otherwise
+}
 
-func (d *duel) run(seeds int) Findings {
-	var all duelRuns
-	var first *script
+// runs plays the trace by both policies once a seed. first is what the first one made of it.
+func (d *duel) runs(seeds int) (all duelRuns, first *script) {
 	for n := range seeds {
 		seed := d.root(n)
 		s, err := d.script(seed)
 		if err != nil {
-			panic(err) // open has read a trace that is given; the excerpts are read by tests
+			d.fail(err) // open has read the first seed's; another one may bring other sessions first
 		}
 		if first == nil {
 			first = s
 		}
-		all.left = append(all.left, d.play(s, seed, d.left, d.right))
-		all.right = append(all.right, d.play(s, seed, d.right, d.left))
+		left, right := d.play(s, seed, d.left, d.right), d.play(s, seed, d.right, d.left)
 		if d.judged() {
-			all.alone = append(all.alone, d.play(s, seed, d.left, ""))
+			alone := d.play(s, seed, d.left, "")
+			all.alone++
+			if slices.EqualFunc(left.calls, alone.calls, faresAlike) {
+				all.same++
+			}
 		}
+		if n > 0 {
+			left.calls, right.calls = nil, nil
+		}
+		all.left, all.right = append(all.left, left), append(all.right, right)
 	}
+	return all, first
+}
+
+func (d *duel) run(seeds int) Findings {
+	all, first := d.runs(seeds)
 	pairs := pairCalls(&all.left[0], &all.right[0])
 	f := Findings{Tables: []Table{d.policies(&all), d.shadows(&all), d.traceTable(first)}, Verdicts: d.verdicts(&all)}
 	f.Tables = append(f.Tables, d.callTables(pairs)...)

@@ -18,7 +18,7 @@ func (d *duel) plots(left, right *duelRun, all []duelPair) []Plot {
 	full := Plot{Name: "fullest", Title: "calls under way at the fullest replica", Kind: Steps, X: Axis{Label: "time", Unit: "s"}, Y: Axis{Label: "calls"}}
 	calls.Marks = []Mark{{Axis: "y", At: d.goal.ttft, Label: "SLO"}}
 	shares.Marks = []Mark{{Axis: "x", At: d.goal.ttft, Label: "SLO"}}
-	end := max(left.lastEnd(), right.lastEnd())
+	end := max(left.last, right.last)
 	var peaks [2]float64
 	for i, run := range []*duelRun{left, right} {
 		dots, line := Series{Name: names[i]}, Series{Name: names[i]}
@@ -50,15 +50,6 @@ func (d *duel) plots(left, right *duelRun, all []duelPair) []Plot {
 		names[1], decimal(float64(right.summary.TTFT.P50), 2), decimal(float64(right.summary.TTFT.P95), 2))
 	full.Says = fmt.Sprintf("The fullest replica has up to %s calls under way under %s, up to %s under %s.", decimal(peaks[0], 0), names[0], decimal(peaks[1], 0), names[1])
 	return []Plot{calls, shares, full}
-}
-
-// lastEnd returns when the run's last call ends.
-func (r *duelRun) lastEnd() time.Duration {
-	var last time.Duration
-	for i := range r.calls {
-		last = max(last, r.calls[i].end)
-	}
-	return last
 }
 
 // fullestPoints is at how many instants replicas are looked at.
@@ -176,19 +167,12 @@ func (d *duel) came(c *duelCall) LaneState {
 
 // verdicts judges what the article says, for the settings that are the lab's own.
 func (d *duel) verdicts(all *duelRuns) []Verdict {
-	if len(all.alone) == 0 {
+	if all.alone == 0 {
 		return nil
 	}
-	same := 0
 	var otherwise, overlap, outstanding, none []float64
 	for i := range all.left {
 		l := &all.left[i]
-		if slices.EqualFunc(l.calls, all.alone[i].calls, func(a, b duelCall) bool {
-			a.decision, b.decision = nil, nil
-			return a == b
-		}) {
-			same++
-		}
 		var n shadowCount
 		for _, r := range l.shadow {
 			n.plus(r.shadowCount)
@@ -207,8 +191,8 @@ func (d *duel) verdicts(all *duelRuns) []Verdict {
 		panic("no measure " + name)
 	}
 	return []Verdict{
-		holds("15", "a shadow affects neither the primary's latency nor its result", same == len(all.left),
-			fmt.Sprintf("in %d of %d seeds every call has the same times, replica and cached tokens with and without it", same, len(all.left))),
+		holds("15", "a shadow affects neither the primary's latency nor its result", all.same == all.alone,
+			fmt.Sprintf("in %d of %d seeds every call has the same times, replica and cached tokens with and without it", all.same, all.alone)),
 		above("15", "it tells without a canary where the other policy would choose otherwise", otherwise, none, 1, " % of the picks"),
 		above("16", "where they differ, who goes by affinity chooses more of the prompt cached", overlap, none, 0, " tokens"),
 		above("16", "and pays for that with load: more calls are under way there", outstanding, none, 2, " calls"),

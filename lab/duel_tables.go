@@ -34,11 +34,7 @@ func measures() []measure {
 
 // throughput returns the answers' tokens by second, until the last answer is whole.
 func (r *duelRun) throughput() float64 {
-	tokens := 0
-	for i := range r.calls {
-		tokens += r.calls[i].output
-	}
-	return float64(tokens) / r.lastEnd().Seconds()
+	return float64(r.output) / r.last.Seconds()
 }
 
 // values returns a measure of the runs, by seed.
@@ -75,7 +71,7 @@ func (d *duel) shadows(all *duelRuns) Table {
 		by, shadow string
 		runs       []duelRun
 	}{{d.left, d.right, all.left}, {d.right, d.left, all.right}} {
-		reasons := tally(nil, side.shadow)
+		reasons := reasonsOf(side.shadow)
 		total := reasonCount{reason: "all"}
 		for i := range side.runs {
 			for k, r := range side.runs[i].shadow {
@@ -108,7 +104,7 @@ func (d *duel) traceTable(s *script) Table {
 		left = "cut: it has more calls"
 	}
 	if s.long > 0 {
-		left = strings.TrimPrefix(left+fmt.Sprintf("; %d calls left out that are longer than the model's context, or come after such a one", s.long), "; ")
+		left = strings.TrimPrefix(left+fmt.Sprintf("; %d calls left out that are longer than the model's context, have an answer of more than %s tokens, or come after such a one", s.long, decimal(longestAnswer, 0)), "; ")
 	}
 	sessions := 0
 	for range s.Sessions {

@@ -221,6 +221,24 @@ func TestDuel_TablesAndPlayerShowTheRuns(t *testing.T) {
 	}
 }
 
+// TestDuel_KeepsTheCallsOfTheFirstSeedAlone, and of the others what the tables have.
+func TestDuel_KeepsTheCallsOfTheFirstSeedAlone(t *testing.T) {
+	d, left, _ := aDuel(t, "least-outstanding", "predicted-ttft")
+	all, _ := d.runs(3)
+	for i, run := range append(slices.Clone(all.left), all.right...) {
+		if kept := len(run.calls) > 0; kept != (i%3 == 0) || run.output == 0 || run.last == 0 || run.summary == nil {
+			t.Errorf("run %d has %d calls, %d tokens until %v", i, len(run.calls), run.output, run.last)
+		}
+	}
+	tokens, last := 0, time.Duration(0)
+	for _, c := range left.calls {
+		tokens, last = tokens+c.output, max(last, c.end)
+	}
+	if left.output != tokens || left.last != last {
+		t.Errorf("%d tokens until %v; its calls have %d until %v", left.output, left.last, tokens, last)
+	}
+}
+
 // TestShadowCount sums what is more at the shadow's choice, over the picks that differ.
 func TestShadowCount(t *testing.T) {
 	pick := func(chosen, shadow int) *selection.Decision {
@@ -228,6 +246,13 @@ func TestShadowCount(t *testing.T) {
 			Chosen: chosen, Candidates: []selection.Candidate{{Outstanding: 7}, {Outstanding: 4}, {Outstanding: 9}},
 			Shadow: &selection.Shadow{Reason: "nearest", Chosen: shadow, Agrees: shadow == chosen, OverlapTokens: []int{512, 0, 4096}},
 		}
+	}
+	tally := func(picks []*selection.Decision, rule string) reasonCounts {
+		all := reasonsOf(rule)
+		for _, d := range picks {
+			all.add(d)
+		}
+		return all
 	}
 	all := tally([]*selection.Decision{pick(0, 0), pick(0, 2), pick(1, 0), pick(2, 1)}, "predicted-ttft")
 	if got, want := all[0], (reasonCount{"nearest", shadowCount{picks: 4, differs: 3, overlap: 3584 + 512 - 4096, outstanding: 2 + 3 - 5}}); got != want {

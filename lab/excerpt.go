@@ -50,12 +50,17 @@ type script struct {
 	cut    bool          // the workload goes on
 }
 
-// read takes the first calls of a workload, at most so many, as whole as they are. Sessions are
-// cut at the first call whose prompt and answer are longer than the context. Their ids become
+// longestAnswer bounds an answer, in tokens: each takes a replica a step.
+const longestAnswer = 16_384
+
+// read takes the first calls of a workload, at most so many, as whole as they are, and ends where
+// they have more than mostKept blocks. Sessions are cut at the first call whose prompt and answer
+// are longer than the context, or whose answer is longer than longestAnswer. Their ids become
 // their numbers.
 func read(s workload.Source, most, context int) (*script, error) {
 	x := &script{Source: s}
 	var all []workload.Session
+	kept := 0
 	for w, err := range s.Sessions {
 		if err != nil {
 			return nil, err
@@ -64,16 +69,26 @@ func read(s workload.Source, most, context int) (*script, error) {
 			x.cut = true
 			break
 		}
+		whole := len(w.Calls)
 		if n := most - x.calls; len(w.Calls) > n {
 			w.Calls, x.cut = w.Calls[:n], true
 		}
-		long := slices.IndexFunc(w.Calls, func(c workload.Call) bool { return c.PromptTokens+c.OutputTokens > context })
+		long := slices.IndexFunc(w.Calls, func(c workload.Call) bool {
+			return c.OutputTokens > longestAnswer || c.PromptTokens+c.OutputTokens > context
+		})
 		if long >= 0 {
 			x.long += len(w.Calls) - long
 			w.Calls = w.Calls[:long]
 		}
 		if len(w.Calls) == 0 {
 			continue
+		}
+		if kept += chainsOf(w.Calls).hashes(); kept > mostKept {
+			x.cut = true
+			break
+		}
+		if len(w.Calls) < whole {
+			w.Calls = copied(w.Calls)
 		}
 		w.ID, x.last = strconv.Itoa(len(all)), w.At
 		all = append(all, w)
@@ -82,8 +97,11 @@ func read(s workload.Source, most, context int) (*script, error) {
 			x.tokens += w.Calls[i].PromptTokens
 		}
 	}
+	if x.calls == 0 && kept > mostKept {
+		return nil, fmt.Errorf("%s: its first session has %d KV blocks; allowed: %d", s.Name, kept, mostKept)
+	}
 	if x.calls == 0 {
-		return nil, fmt.Errorf("%s: it has no call of at most %d tokens, prompt and answer together", s.Name, context)
+		return nil, fmt.Errorf("%s: it has no call of at most %d tokens, prompt and answer together, of which the answer has at most %d", s.Name, context, longestAnswer)
 	}
 	x.Sessions = func(yield func(workload.Session, error) bool) {
 		for _, w := range all {
@@ -101,7 +119,7 @@ func shortened(s workload.Source, length time.Duration) workload.Source {
 	s.Sessions = func(yield func(workload.Session, error) bool) {
 		for w, err := range all {
 			if i := slices.IndexFunc(w.Calls, func(c workload.Call) bool { return c.Offset > length }); i >= 0 {
-				w.Calls = w.Calls[:i]
+				w.Calls = copied(w.Calls[:i])
 			}
 			if !yield(w, err) {
 				return
@@ -111,12 +129,34 @@ func shortened(s workload.Source, length time.Duration) workload.Source {
 	return s
 }
 
-// length returns how long it takes until the last call is sent, at least, where sessions come so
-// many times as fast.
-func (x *script) length(rate float64) time.Duration {
-	var last time.Duration
+// answerToken is about how long a token of an answer takes. It counts where calls wait for each
+// other's answers.
+const answerToken = 10 * time.Millisecond
+
+// sent is when a call of a script is sent, at about the earliest.
+type sent struct {
+	at            time.Duration // never so late that two of them have no sum
+	session, call int           // from 1
+}
+
+// lastCall returns the one that is sent last, where sessions come so many times as fast.
+func (x *script) lastCall(rate float64) sent {
+	const late = 100 * 365 * 24 * time.Hour
+	last := sent{session: 1, call: 1}
+	n := 0
 	for s := range x.Sessions {
-		last = max(last, mono.FromSeconds(s.At.Seconds()/rate)+s.Calls[len(s.Calls)-1].Offset)
+		n++
+		began := min(mono.FromSeconds(s.At.Seconds()/rate), late)
+		at := make([]time.Duration, len(s.Calls))
+		for i, c := range s.Calls {
+			at[i] = began
+			for _, before := range c.After {
+				at[i] = max(at[i], at[before]+time.Duration(s.Calls[before].OutputTokens)*answerToken)
+			}
+			if at[i] = min(at[i]+min(c.Gap, late), late); at[i] > last.at {
+				last = sent{at[i], n, i + 1}
+			}
+		}
 	}
 	return last
 }

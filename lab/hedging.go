@@ -157,6 +157,7 @@ func (x *hedging) rows(seeds int) []hedgeRow {
 	for s := range seeds {
 		first, second := x.latencies(x.root(s))
 		for i, percentile := range all {
+			x.ask()
 			h := x.play(first, second, percentile)
 			r := &rows[i]
 			r.percentile = percentile

@@ -227,6 +227,7 @@ func (x *isolation) play(calls []asked, root uint64, keying int) observed {
 	var prompt, cached, others int
 	first := make([]float64, len(calls))
 	cfg := sim.Config{
+		Stopped: x.stopped,
 		Engines: s.Engines, Routers: []sim.Router{s.Router(0)}, Feed: sim.Calls(feed),
 		Ended: func(r *sim.Record) {
 			i := int(r.Call) - 1
@@ -238,7 +239,7 @@ func (x *isolation) play(calls []asked, root uint64, keying int) observed {
 		},
 	}
 	if _, err := sim.Run(cfg); err != nil {
-		panic(err) // the settings' bounds leave no room for a mistake
+		x.fail(err) // it is stopped: the settings' bounds leave no room for a mistake
 	}
 	for i, c := range calls {
 		switch {

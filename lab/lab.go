@@ -93,10 +93,14 @@ type Options struct {
 	Settings []Setting // those that are not named have the article's values
 	Seeds    int       // counts for seeded labs alone, and must be 1 to MaxSeeds there
 	Trace    *Trace    // for traced labs alone; nil: the lab's own
+
+	// Stopped, where set, is asked now and then, by seeded labs, whether to give up; the run
+	// then ends with ErrStopped.
+	Stopped func() bool
 }
 
-// Run plays the lab. The error has every setting that is wrong; each is a SettingError, but
-// for a name that is given twice.
+// Run plays the lab. The error has every setting that is wrong, up to ten, and the number
+// of further ones; each is a SettingError, but for a name that is given twice.
 func (l Lab) Run(o Options) (*Result, error) {
 	x := l.settings()
 	params := x.params()
@@ -124,7 +128,10 @@ func (l Lab) Run(o Options) (*Result, error) {
 		}
 		r.Trace, r.changed = o.Trace.Name, true
 	}
-	r.Findings = x.run(r.Seeds)
+	var err error
+	if r.Findings, err = play(x, &o, r.Seeds); err != nil {
+		return nil, err
+	}
 	if r.changed || r.Verdicts == nil {
 		r.Verdicts = []Verdict{}
 	}
@@ -187,7 +194,11 @@ func Lookup(name string) (Lab, error) {
 	return Lab{}, fmt.Errorf("there is no lab %q; there are: %s", name, strings.Join(names, ", "))
 }
 
-// assign gives the params the values of the settings.
+// namedErrors is how many wrong settings are named at the most.
+const namedErrors = 10
+
+// assign gives the params the values of the settings. Of many that are wrong the error counts those
+// behind the first ones.
 func assign(lab string, params []Param, settings []Setting) error {
 	var errs []error
 	given := map[string]bool{}
@@ -200,6 +211,9 @@ func assign(lab string, params []Param, settings []Setting) error {
 		if err := assignOne(lab, params, s); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	if more := len(errs) - namedErrors; more > 0 {
+		errs = append(errs[:namedErrors], fmt.Errorf("%s: %d further settings are wrong", lab, more))
 	}
 	return errors.Join(errs...)
 }

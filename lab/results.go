@@ -116,9 +116,13 @@ func (x *results) source() source {
 				return workload.Source{}, err
 			}
 			s, err := read(shortened(tr.Source, longestSession), mostResultCalls, contextTokens)
-			switch {
-			case err != nil:
+			if err != nil {
 				return workload.Source{}, err
+			}
+			last := s.lastCall(math.Inf(1)) // rates are searched: sessions count from their beginnings
+			switch {
+			case last.at > longestRun:
+				return workload.Source{}, fmt.Errorf("session %d lasts %v or more until its call %d; allowed: %v", last.session, last.at.Round(time.Second), last.call, longestRun)
 			case x.given != nil: // it may have too few sessions for a sample
 				return s.Source, nil
 			}
@@ -174,7 +178,16 @@ const (
 	fanOutSessions = 12 // by replica
 )
 
-// cell is the contest's cell of these settings. It keeps what it has drawn.
+// draw returns what a seed draws.
+func (x *results) draw(c *contest.Cell, seed uint64) *contest.Draw {
+	d, err := c.Draw(seed)
+	if err != nil {
+		x.fail(err) // open has read the first seed's; another one may bring other sessions first
+	}
+	return d
+}
+
+// cell is the contest's cell of these settings. It keeps what it has drawn last.
 func (x *results) cell() *contest.Cell {
 	w := x.source()
 	kv := contest.SmallKV
@@ -182,12 +195,15 @@ func (x *results) cell() *contest.Cell {
 		kv = contest.LargeKV
 	}
 	c := &contest.Cell{Name: x.workload, Settle: w.settle, Shortest: w.least, Start: w.start * float64(x.replicas) / 4}
-	c.Scenario.SLO, c.Scenario.Scrape = x.goal.slo(), time.Second
-	drawn := map[uint64]*contest.Draw{}
+	c.Scenario.SLO, c.Scenario.Scrape, c.Scenario.Stopped = x.goal.slo(), time.Second, x.stopped
+	var latest *contest.Draw
+	of := uint64(0) // whose that is
 	c.Draw = func(seed uint64) (*contest.Draw, error) {
-		if d := drawn[seed]; d != nil {
-			return d, nil
+		if latest != nil && of == seed {
+			return latest, nil
 		}
+		x.ask()
+		latest = nil
 		s, err := w.open(seed)
 		if err != nil {
 			return nil, err
@@ -195,16 +211,11 @@ func (x *results) cell() *contest.Cell {
 		if w.loops > 1 {
 			s = trace.Transform{Loops: w.loops, Fresh: true}.Apply(s)
 		}
-		d, err := contest.Keep(s)
-		if err == nil {
-			drawn[seed] = d
-		}
-		return d, err
+		latest, err = contest.Keep(s)
+		of = seed
+		return latest, err
 	}
-	d, err := c.Draw(1)
-	if err != nil {
-		panic(err) // open has drawn it, or it is one of the lab's own
-	}
+	d := x.draw(c, 1)
 	c.Scenario.Engines = enginesOf(engineChoices[0], x.replicas, kv, d.Source.BlockTokens)
 	if w.start == 0 {
 		c.Start = min(guessedRate*float64(x.replicas)/d.Rate(), c.Highest(d))
@@ -223,7 +234,7 @@ func (x *results) open(t *Trace) error {
 	for w := range s.Sessions {
 		n++
 		for i := range w.Calls {
-			tokens += w.Calls[i].PromptTokens
+			tokens += w.Calls[i].PromptTokens + w.Calls[i].OutputTokens
 		}
 	}
 	x.loops = min(max(enoughTokens/max(tokens, 1), 1), mostLoops)
@@ -254,31 +265,29 @@ func (x *results) run(seeds int) Findings {
 	for _, e := range x.entrants() {
 		g, err := c.Goodput(e, contest.Search{Seeds: roots, Tolerance: 0.06})
 		if err != nil {
-			panic(err) // every setting is within its bounds: a test tries them
+			x.fail(err) // it is stopped: every setting is within its bounds, which a test tries
 		}
 		curves = append(curves, goodputCurve{entrant: e, goodput: g})
 	}
 	rates := x.rates(c, curves)
 	for i := range curves {
-		for _, rate := range rates {
-			same := make([]float64, len(roots))
-			for k := range same {
-				same[k] = rate
+		curves[i].points = make([][]sim.Summary, len(rates))
+		for _, root := range roots { // so that each is drawn once
+			for k, rate := range rates {
+				runs, err := c.At(curves[i].entrant, []uint64{root}, []float64{rate})
+				if err != nil {
+					x.fail(err) // likewise
+				}
+				curves[i].points[k] = append(curves[i].points[k], runs...)
 			}
-			runs, err := c.At(curves[i].entrant, roots, same)
-			if err != nil {
-				panic(err) // likewise
-			}
-			curves[i].points = append(curves[i].points, runs)
 		}
 	}
-	d, _ := c.Draw(roots[0]) // all are drawn already
-	perRate := d.Rate()
 	var highest []float64
 	for _, root := range roots {
-		d, _ := c.Draw(root)
-		highest = append(highest, c.Highest(d))
+		highest = append(highest, c.Highest(x.draw(c, root)))
 	}
+	d := x.draw(c, roots[0])
+	perRate := d.Rate()
 	slices.SortStableFunc(curves, func(a, b goodputCurve) int {
 		switch m, n := mean(a.goodput.Calls), mean(b.goodput.Calls); {
 		case m > n:
@@ -316,8 +325,7 @@ func (x *results) rates(c *contest.Cell, curves []goodputCurve) []float64 {
 	if high == 0 { // nobody keeps the SLO at any rate
 		low, high = c.Start/4, c.Start
 	}
-	d, _ := c.Draw(1) // it is drawn already
-	low, high = low/2, min(high*1.25, c.Highest(d))
+	low, high = low/2, min(high*1.25, c.Highest(x.draw(c, 1)))
 	var rates []float64
 	for i := range curvePoints {
 		rates = append(rates, low+float64((high-low)*float64(i)/(curvePoints-1)))

@@ -67,6 +67,20 @@ func TestResults_CurvesCrossWhereGoodputIs(t *testing.T) {
 	}
 }
 
+// TestResults_KeepsOneDraw, that of the latest seed, and draws the same again.
+func TestResults_KeepsOneDraw(t *testing.T) {
+	x := resultsLab().settings().(*results)
+	c := x.cell()
+	one, again := x.draw(c, 1), x.draw(c, 1)
+	other, anew := x.draw(c, 2), x.draw(c, 1)
+	if one != again || one == anew || one == other {
+		t.Errorf("draws of seeds 1, 1, 2, 1 are at %p, %p, %p, %p", one, again, other, anew)
+	}
+	if one.Calls != anew.Calls || one.Length != anew.Length || one.Reuse() != anew.Reuse() || one.Length == other.Length && one.Calls == other.Calls {
+		t.Errorf("drawn anew it has %d calls in %v, before %d in %v", anew.Calls, anew.Length, one.Calls, one.Length)
+	}
+}
+
 // TestResults_MoreIsMore: a wider SLO, more replicas and more KV each give more goodput.
 func TestResults_MoreIsMore(t *testing.T) {
 	base := columnOf(tableOf(t, runResults(t, 1, Setting{"replicas", "2"}), "goodput"), 1)

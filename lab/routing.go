@@ -184,6 +184,9 @@ func (x *routing) serve(ru rule, root uint64, calls []call, watch func([]*replic
 	choose := x.chooser(ru, replicas, root)
 	next := 0
 	for done := 0; done < len(calls); ticks++ {
+		if ticks%askEvery == askEvery-1 {
+			x.ask()
+		}
 		for next < len(calls) && calls[next].at <= ticks {
 			replicas[choose(&calls[next])].accept(&calls[next])
 			next++

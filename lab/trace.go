@@ -47,7 +47,8 @@ func readTrace(name, format string, r io.Reader, most int) (*Trace, error) {
 const noAnswer = 1<<31 - 1
 
 // workload recognises the file and returns its sessions. The first bad record ends them with
-// an error that names the line, and so does the first call without a known answer length.
+// an error that names the line, and so does the first call without a known answer length, and
+// the first session by which there are more than mostRead blocks.
 // They may be gone through as often as one likes.
 func (t *Trace) workload() (*trace.Trace, error) { return t.drawn(0) }
 
@@ -64,9 +65,13 @@ func (t *Trace) drawn(seed uint64) (*trace.Trace, error) {
 	}
 	all := tr.Sessions
 	tr.Sessions = func(yield func(workload.Session, error) bool) {
+		hashes := 0
 		for s, err := range all {
 			if err == nil {
 				err = answered(t.Name, &s)
+			}
+			if hashes += chainsOf(s.Calls).hashes(); err == nil && hashes > mostRead {
+				err = fmt.Errorf("%s: session %q and those before it have %d KV blocks; allowed: %d", t.Name, s.ID, hashes, mostRead)
 			}
 			if !yield(s, err) || err != nil {
 				return

@@ -55,7 +55,7 @@ func (u *runs) ask(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done(): // nobody waits for the answer
 		return
 	}
-	answer, err := lab.Answer(question)
+	answer, err := lab.Answer(question, func() bool { return r.Context().Err() != nil })
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sending)) // the server's may have passed while it waited and ran
 	if err != nil {
 		refuse(w, http.StatusUnprocessableEntity, err.Error())

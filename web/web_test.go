@@ -173,7 +173,7 @@ func TestPage_WhenItIsTheSame_Says304(t *testing.T) {
 func TestLabs_AnswerAsTheLabDoes(t *testing.T) {
 	s := serve(t, true)
 	question := `{"lab":"prefix","settings":{"threshold":"3"}}`
-	want, err := lab.Answer([]byte(question))
+	want, err := lab.Answer([]byte(question), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestLabs_WhenTheQuestionIsWrong_SayWhatIs(t *testing.T) {
 		`{"lab":"prefix","trace":{"name":"x","data":""}}`: "prefix takes no trace",
 		`{"lab":"knee","settings":{"wait":"-1"}}`:         `wait is "-1"; allowed: a number from`,
 		`{"lab":"knee","settings":{"nope":"1"}}`:          "one of the settings wait",
-		`{"lab":"routing","seeds":1000}`:                  "seeds is 1000; allowed: 1 to 100",
+		`{"lab":"routing","seeds":1000}`:                  "seeds is 1000; a page may ask routing for 1 to 100",
 		`{"lab":"routing","seeds":-1}`:                    "seeds is -1; allowed: 1 to",
 	} {
 		status, body := post(t, s.URL+"/v1/labs", question)

@@ -62,7 +62,11 @@ func runLab(ctx context.Context, env environment, args []string) int {
 	}
 	var print func() error
 	if err == nil {
-		print, err = o.command(env.stdout)
+		print, err = o.command(ctx, env.stdout)
+	}
+	if errors.Is(err, lab.ErrStopped) {
+		fmt.Fprintf(env.stderr, "kvasir lab: %v\n", err)
+		return 1
 	}
 	if err != nil {
 		for _, e := range flatten(err) {
@@ -110,7 +114,7 @@ func parseLab(args []string) (labOptions, error) {
 }
 
 // command returns what is to be done; the error says how the call is wrong.
-func (o *labOptions) command(w io.Writer) (func() error, error) {
+func (o *labOptions) command(ctx context.Context, w io.Writer) (func() error, error) {
 	switch {
 	case len(o.words) == 1 && o.words[0] == "list":
 		if o.seeded || len(o.settings) > 0 || o.trace != "" || o.format == "markdown" {
@@ -118,7 +122,7 @@ func (o *labOptions) command(w io.Writer) (func() error, error) {
 		}
 		return func() error { return o.list(w) }, nil
 	case len(o.words) == 2 && o.words[0] == "run":
-		results, err := o.run()
+		results, err := o.run(ctx)
 		return func() error { return o.print(w, results) }, err
 	case len(o.words) > 0 && o.words[0] == "run":
 		return nil, errors.New("run takes one NAME, or all")
@@ -130,8 +134,8 @@ func (o *labOptions) command(w io.Writer) (func() error, error) {
 	return nil, errors.New("expected list, run or export")
 }
 
-// run plays what is asked for.
-func (o *labOptions) run() ([]*lab.Result, error) {
+// run plays what is asked for, until ctx ends.
+func (o *labOptions) run(ctx context.Context) ([]*lab.Result, error) {
 	labs := lab.Catalog()
 	if name := o.words[1]; name != "all" {
 		l, err := lab.Lookup(name)
@@ -154,11 +158,14 @@ func (o *labOptions) run() ([]*lab.Result, error) {
 	}
 	var results []*lab.Result
 	for _, l := range labs {
+		if ctx.Err() != nil {
+			return nil, lab.ErrStopped
+		}
 		seeds := o.seeds
 		if !o.seeded {
 			seeds = l.DefaultSeeds()
 		}
-		r, err := l.Run(lab.Options{Settings: o.settings, Seeds: seeds, Trace: given})
+		r, err := l.Run(lab.Options{Settings: o.settings, Seeds: seeds, Trace: given, Stopped: func() bool { return ctx.Err() != nil }})
 		if err != nil {
 			return nil, unknownSettings(l, err)
 		}

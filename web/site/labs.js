@@ -161,7 +161,7 @@ function commandOf(l, state) {
 // The controls: a field for each setting, with a slider where it is a number.
 
 function controls(l, state, changed) {
-  const seeds = { key: "seeds", doc: "how often it is repeated; figures are means", kind: "whole", default: String(l.seeds), min: 1, max: 100 };
+  const seeds = { key: "seeds", doc: "how often it is repeated; figures are means", kind: "whole", default: String(l.seeds), min: 1, max: l.max_seeds };
   const set = (key, value) => {
     if (key === "seeds") state.seeds = Number(value);
     else state.settings[key] = value;

@@ -26,7 +26,7 @@ func main() {
 			if len(args) != 1 || args[0].Type() != js.TypeString {
 				return failure("kvasir.ask takes one text, the question as JSON")
 			}
-			return answer(lab.Answer([]byte(args[0].String())))
+			return answer(lab.Answer([]byte(args[0].String()), nil))
 		}),
 	})
 	select {} // the functions are there for as long as the program runs
