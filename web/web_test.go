@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 
 func serve(t *testing.T, labs bool) *httptest.Server {
 	t.Helper()
-	s := httptest.NewServer(Page(labs))
+	s := httptest.NewServer(Page(func() bool { return labs }))
 	t.Cleanup(s.Close)
 	return s
 }
@@ -374,5 +375,21 @@ func TestLabs_WhenOff_SaySo(t *testing.T) {
 	}
 	if status, _ := post(t, s.URL+"/v1/labs", `{"lab":"knee"}`); status != http.StatusForbidden {
 		t.Errorf("%d", status)
+	}
+}
+
+// TestLabs_AreTurnedOffAndOn while the page is served.
+func TestLabs_AreTurnedOffAndOn(t *testing.T) {
+	var on atomic.Bool
+	s := httptest.NewServer(Page(on.Load))
+	defer s.Close()
+	for _, want := range []int{http.StatusForbidden, http.StatusOK, http.StatusForbidden} {
+		if r, _ := get(t, s.URL+"/v1/labs"); r.StatusCode != want {
+			t.Errorf("list: %d, want %d", r.StatusCode, want)
+		}
+		if status, _ := post(t, s.URL+"/v1/labs", `{"lab":"knee"}`); status != want {
+			t.Errorf("question: %d, want %d", status, want)
+		}
+		on.Store(!on.Load())
 	}
 }
