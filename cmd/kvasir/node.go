@@ -107,7 +107,7 @@ func startNode(c *config.Config, o nodeOptions) (*node, error) {
 		Handler:           n.gateway.Admin(adminConfig(c, registry, n.labs.Load, n.live, o.reload)),
 		ErrorLog:          errorLog,
 		ReadHeaderTimeout: c.Client.HeaderTimeout, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
-		IdleTimeout: c.Client.IdleTimeout, MaxHeaderBytes: 64 << 10,
+		IdleTimeout: c.Client.IdleTimeout, MaxHeaderBytes: 64 << 10, ConnContext: smallBuffer,
 	}
 	go n.run(n.data, dataListener)
 	go n.run(n.admin, adminListener)
@@ -122,6 +122,19 @@ func startNode(c *config.Config, o nodeOptions) (*node, error) {
 		live.Wait()
 	}()
 	return n, nil
+}
+
+// adminBuffer bounds what the kernel takes for an admin client that does not read. A watcher's
+// stream is small: the kernel's own choice, megabytes, would take it for minutes, in which
+// nobody sees that the watcher takes nothing.
+const adminBuffer = 32 << 10
+
+// smallBuffer is a http.Server's ConnContext that sets it.
+func smallBuffer(ctx context.Context, c net.Conn) context.Context {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(adminBuffer) // else the kernel's own
+	}
+	return ctx
 }
 
 // headerSlack is how many times as much of a header is read as is allowed, so that who sends
