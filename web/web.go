@@ -36,22 +36,24 @@ func Policy(wasm bool) string {
 }
 
 // Page returns the handler of the page: its files at /, the code that it shows at /code/, and
-// the labs at /v1/labs unless they are off. A path that is none of these is answered with 404.
-// It is safe for concurrent use.
-func Page(labs bool) http.Handler {
+// the labs at /v1/labs while labs, which is asked at each request, says that they are on. A path
+// that is none of these is answered with 404. It is safe for concurrent use, if labs is.
+func Page(labs func() bool) http.Handler {
 	mux := http.NewServeMux()
 	for _, f := range Files() {
 		mux.Handle("GET /"+strings.TrimSuffix(f.Path, "index.html")+end(f.Path), f)
 	}
-	if labs {
-		runs := newRuns()
-		mux.HandleFunc("GET /v1/labs", listLabs)
-		mux.HandleFunc("POST /v1/labs", runs.ask)
-	} else {
-		mux.HandleFunc("/v1/labs", func(w http.ResponseWriter, r *http.Request) {
-			refuse(w, http.StatusForbidden, "labs are off here (page: {labs: false}); kvasir lab run and kvasir demo have them")
-		})
+	on := func(next http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if !labs() {
+				refuse(w, http.StatusForbidden, "labs are off here (page: {labs: false}); kvasir lab run and kvasir demo have them")
+				return
+			}
+			next(w, r)
+		}
 	}
+	mux.HandleFunc("GET /v1/labs", on(listLabs))
+	mux.HandleFunc("POST /v1/labs", on(newRuns().ask))
 	return mux
 }
 

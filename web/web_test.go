@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +20,7 @@ import (
 
 func serve(t *testing.T, labs bool) *httptest.Server {
 	t.Helper()
-	s := httptest.NewServer(Page(labs))
+	s := httptest.NewServer(Page(func() bool { return labs }))
 	t.Cleanup(s.Close)
 	return s
 }
@@ -233,12 +235,12 @@ func TestLabs_WaitWithinABound(t *testing.T) {
 	}
 }
 
-// TestLabs_AnAnswerThatTookLong_StillGoes: the admin listener gives an answer a minute from the
-// request's beginning, and questions wait for each other.
+// TestLabs_AnAnswerThatTookLong_StillGoes: the admin listener gives a question and its answer a
+// minute from the request's beginning, and questions wait for each other.
 func TestLabs_AnAnswerThatTookLong_StillGoes(t *testing.T) {
 	u := newRuns()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(u.ask))
-	s.Config.WriteTimeout = 50 * time.Millisecond
+	s.Config.WriteTimeout, s.Config.ReadTimeout = 50*time.Millisecond, 50*time.Millisecond
 	s.Start()
 	defer s.Close()
 	u.one <- struct{}{} // another one runs
@@ -248,6 +250,124 @@ func TestLabs_AnAnswerThatTookLong_StillGoes(t *testing.T) {
 	}
 }
 
+// TestLabs_AQuestionOutlastsTheReadDeadline: the deadline is for the question's coming. Past it
+// the server still reads ahead, and must not take the client for gone.
+func TestLabs_AQuestionOutlastsTheReadDeadline(t *testing.T) {
+	u := newRuns()
+	deadlines := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	u.ask(deadlines, httptest.NewRequest(http.MethodPost, "/v1/labs", strings.NewReader(`{"lab":"knee"}`)))
+	if d := deadlines.read; len(d) != 2 || time.Until(d[0]) <= 0 || time.Until(d[0]) > sending || !d[1].IsZero() {
+		t.Errorf("read deadlines %v; want one within %v, then none", d, sending)
+	}
+	if d := deadlines.write; len(d) != 1 || time.Until(d[0]) <= 0 || time.Until(d[0]) > sending {
+		t.Errorf("write deadlines %v; want one within %v", d, sending)
+	}
+}
+
+// deadlines records those that are set.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	read, write []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error  { d.read = append(d.read, t); return nil }
+func (d *deadlines) SetWriteDeadline(t time.Time) error { d.write = append(d.write, t); return nil }
+
+// TestLabs_SlowSendersHoldNoPlace among those that wait.
+func TestLabs_SlowSendersHoldNoPlace(t *testing.T) {
+	u := newRuns()
+	s := httptest.NewServer(http.HandlerFunc(u.ask))
+	t.Cleanup(s.Close) // after the connections, for which it waits
+	send := func() net.Conn {
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	reach := func(want int) {
+		t.Helper()
+		for end := time.Now().Add(10 * time.Second); u.held.Load() != int64(want); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d bytes are held, want %d", u.held.Load(), want)
+			}
+		}
+	}
+	for range mostQuestions {
+		send()
+	}
+	reach(mostQuestions)
+	if status, body := post(t, s.URL, `{"lab":"knee"}`); status != http.StatusOK {
+		t.Errorf("%d %s beside those that send nothing", status, body)
+	}
+	// They have a bound of their own, and what is over is given back.
+	for range mostExchanges - mostQuestions - 1 {
+		send()
+	}
+	last := send()
+	reach(mostExchanges)
+	if status, body := post(t, s.URL, `{"lab":"knee"}`); status != http.StatusServiceUnavailable || !strings.Contains(body, "64 questions are being sent") {
+		t.Errorf("%d %s beside %d", status, body, mostExchanges)
+	}
+	last.Close()
+	reach(mostExchanges - 1)
+}
+
+// TestLabs_HoldWithinABound: the questions that are there have a bound in bytes together.
+func TestLabs_HoldWithinABound(t *testing.T) {
+	u := newRuns()
+	ask := func() *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		u.ask(w, httptest.NewRequest(http.MethodPost, "/v1/labs", strings.NewReader(`{"lab":"knee"}`)))
+		return w
+	}
+	question := int64(len(`{"lab":"knee"}`))
+	u.held.Store(mostHeld - question)
+	if w := ask(); w.Code != http.StatusOK || u.held.Load() != mostHeld-question {
+		t.Errorf("%d; %d bytes are held", w.Code, u.held.Load())
+	}
+	u.held.Store(mostHeld - question + 1)
+	if w := ask(); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || u.held.Load() != mostHeld-question+1 {
+		t.Errorf("%d %v; %d bytes are held", w.Code, w.Header(), u.held.Load())
+	}
+}
+
+// TestLabs_SlowReadersHoldNoPlace: the next lab runs while an answer is still being written.
+func TestLabs_SlowReadersHoldNoPlace(t *testing.T) {
+	u := newRuns()
+	slow := stuck{ResponseRecorder: httptest.NewRecorder(), writes: make(chan struct{}), free: make(chan struct{})}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		u.ask(slow, httptest.NewRequest(http.MethodPost, "/v1/labs", strings.NewReader(`{"lab":"knee"}`)))
+	}()
+	<-slow.writes
+	if len(u.one) != 0 || len(u.wait) != 0 || len(u.exchanges) != 1 {
+		t.Errorf("%d run, %d wait, %d are there", len(u.one), len(u.wait), len(u.exchanges))
+	}
+	close(slow.free)
+	<-over
+	if len(u.exchanges) != 0 || u.held.Load() != 0 {
+		t.Errorf("%d are there, with %d bytes", len(u.exchanges), u.held.Load())
+	}
+}
+
+// stuck is a client that reads nothing until it is freed.
+type stuck struct {
+	*httptest.ResponseRecorder
+	writes, free chan struct{}
+}
+
+func (s stuck) Write(p []byte) (int, error) {
+	close(s.writes)
+	<-s.free
+	return s.ResponseRecorder.Write(p)
+}
+
 func TestLabs_WhenOff_SaySo(t *testing.T) {
 	s := serve(t, false)
 	if r, body := get(t, s.URL+"/v1/labs"); r.StatusCode != http.StatusForbidden || !strings.Contains(body, "labs are off") {
@@ -255,5 +375,21 @@ func TestLabs_WhenOff_SaySo(t *testing.T) {
 	}
 	if status, _ := post(t, s.URL+"/v1/labs", `{"lab":"knee"}`); status != http.StatusForbidden {
 		t.Errorf("%d", status)
+	}
+}
+
+// TestLabs_AreTurnedOffAndOn while the page is served.
+func TestLabs_AreTurnedOffAndOn(t *testing.T) {
+	var on atomic.Bool
+	s := httptest.NewServer(Page(on.Load))
+	defer s.Close()
+	for _, want := range []int{http.StatusForbidden, http.StatusOK, http.StatusForbidden} {
+		if r, _ := get(t, s.URL+"/v1/labs"); r.StatusCode != want {
+			t.Errorf("list: %d, want %d", r.StatusCode, want)
+		}
+		if status, _ := post(t, s.URL+"/v1/labs", `{"lab":"knee"}`); status != want {
+			t.Errorf("question: %d, want %d", status, want)
+		}
+		on.Store(!on.Load())
 	}
 }

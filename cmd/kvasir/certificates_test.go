@@ -291,6 +291,40 @@ func TestReload_RefusesWhatIsWrongAndKeepsTheOld(t *testing.T) {
 	}
 }
 
+// page.labs: they are turned off and on without a restart.
+func TestReload_TurnsLabsOffAndOn(t *testing.T) {
+	engine := engineServer(t)
+	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nmodels: {m: [%q]}\npage: {labs: ", engine.URL)
+	r := runNode(t, text+"true}\n")
+	before := r.node.current()
+	for _, x := range []struct {
+		labs string
+		want int
+	}{{"true", http.StatusOK}, {"false", http.StatusForbidden}, {"true", http.StatusOK}} {
+		write(t, r.file, []byte(text+x.labs+"}\n"))
+		if err := r.reload(); err != nil {
+			t.Fatal(err)
+		}
+		if keys := needRestart(before, r.node.current()); len(keys) > 0 {
+			t.Errorf("%s need a restart", keys)
+		}
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			body := ""
+			if method == http.MethodPost {
+				body = `{"lab":"knee"}`
+			}
+			if status, said := fetch(t, method, "http://"+r.node.adminAddr+"/v1/labs", body); status != x.want {
+				t.Errorf("labs %s, %s: %d %.200s", x.labs, method, status, said)
+			}
+		}
+	}
+	// A file that is wrong changes nothing.
+	write(t, r.file, []byte(text+"false}\nnonsense: 1\n"))
+	if err := r.reload(); err == nil || !r.node.labs.Load() {
+		t.Errorf("a wrong file: %v, labs on: %v", err, r.node.labs.Load())
+	}
+}
+
 // watch_file: a change is taken once it has settled.
 func TestReload_OnAChangeOfTheFile(t *testing.T) {
 	engine := engineServer(t)

@@ -78,7 +78,7 @@ func exportTo(ctx context.Context, name string, force bool) (map[string][]byte, 
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	if err := mayReplace(dir, force); err != nil {
+	if err := errors.Join(mayReplace(dir, force), nothingBeside(dir)); err != nil {
 		return nil, err
 	}
 	program, ok, err := web.BuiltIn()
@@ -95,7 +95,7 @@ func exportTo(ctx context.Context, name string, force bool) (map[string][]byte, 
 	if files[manifestFile], err = newManifest(files); err != nil {
 		return nil, err
 	}
-	return files, replaceFolder(dir, files)
+	return files, replaceFolder(dir, force, files)
 }
 
 // compileLabs compiles the labs for a browser with the Go toolchain, out of the module in whose
@@ -166,28 +166,34 @@ func hash(b []byte) string {
 
 // mayReplace returns an error unless dir is absent or empty, or unless force is given and dir
 // holds what an earlier export wrote, unchanged, and nothing else.
-func mayReplace(dir string, force bool) error {
+func mayReplace(dir string, force bool) error { return mayReplaceAs(dir, dir, force) }
+
+// mayReplaceAs is mayReplace of a folder that errors call by another name, shown.
+func mayReplaceAs(dir, shown string, force bool) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if to, err := os.Readlink(dir); err == nil {
+			return fmt.Errorf("%s is a link to %s, which does not exist; nothing was replaced", shown, to)
+		}
 		return nil
 	case err != nil:
 		return err
 	case len(entries) == 0:
 		return nil
 	case !force:
-		return fmt.Errorf("%s is not empty; --force replaces an earlier export", dir)
+		return fmt.Errorf("%s is not empty; --force replaces an earlier export", shown)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s has no %s, so no export wrote it; nothing was replaced", dir, manifestFile)
+		return fmt.Errorf("%s has no %s, so no export wrote it; nothing was replaced", shown, manifestFile)
 	}
 	if err != nil {
 		return err
 	}
 	var m manifest
 	if err := json.Unmarshal(text, &m); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(dir, manifestFile), err)
+		return fmt.Errorf("%s: %w", filepath.Join(shown, manifestFile), err)
 	}
 	folders := map[string]bool{".": true}
 	for name := range m.Files {
@@ -209,25 +215,45 @@ func mayReplace(dir string, force bool) error {
 			return nil
 		}
 		if _, ok := m.Files[name]; !ok || !d.Type().IsRegular() {
-			return fmt.Errorf("%s was not written by an export; nothing was replaced", file)
+			return fmt.Errorf("%s was not written by an export; nothing was replaced", filepath.Join(shown, relative))
 		}
 		content, err := os.ReadFile(file)
 		if err == nil && hash(content) != m.Files[name] {
-			err = fmt.Errorf("%s was changed since the export; nothing was replaced", file)
+			err = fmt.Errorf("%s was changed since the export; nothing was replaced", filepath.Join(shown, relative))
 		}
 		return err
 	})
 }
 
-// replaceFolder makes dir hold the files and nothing else. They are written beside it first: dir
-// is there whole, or as it was.
-func replaceFolder(dir string, files map[string][]byte) (err error) {
+// fresh and former are the folders beside dir that replaceFolder uses.
+func fresh(dir string) string  { return dir + ".tmp" }
+func former(dir string) string { return dir + ".old" }
+
+// nothingBeside returns an error where an export that was broken off has left something.
+func nothingBeside(dir string) error {
+	var errs []error
+	if _, err := os.Lstat(fresh(dir)); err == nil {
+		errs = append(errs, fmt.Errorf("%s is there: an export that was broken off leaves it behind; remove it", fresh(dir)))
+	}
+	if _, err := os.Lstat(former(dir)); err == nil {
+		errs = append(errs, fmt.Errorf("%s is there: an export that was broken off leaves in it what %s held before; move it back, or remove it", former(dir), dir))
+	}
+	return errors.Join(errs...)
+}
+
+// replaceFolder makes dir hold the files and nothing else, and keeps its mode. They are written
+// beside it first: dir is there whole, or as it was. What has come into it since mayReplace
+// looked stays: the folder is looked at again once it is out of others' way.
+func replaceFolder(dir string, force bool, files map[string][]byte) (err error) {
+	if err := nothingBeside(dir); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
-	fresh, former := dir+".tmp", dir+".old"
+	fresh, former := fresh(dir), former(dir)
 	if err := os.Mkdir(fresh, 0o755); err != nil {
-		return fmt.Errorf("%w (an export that was broken off leaves it behind; remove it)", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(fresh)) }() // nothing is there where all went well
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -239,14 +265,30 @@ func replaceFolder(dir string, files map[string][]byte) (err error) {
 			return err
 		}
 	}
-	if err := os.Remove(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
-		return os.Rename(fresh, dir) // it was empty, or absent
-	}
-	if err := os.Rename(dir, former); err != nil {
+	switch err := os.Rename(dir, former); {
+	case errors.Is(err, fs.ErrNotExist):
+		return os.Rename(fresh, dir)
+	case err != nil:
 		return err
 	}
-	if err := os.Rename(fresh, dir); err != nil {
+	err = mayReplaceAs(former, dir, force)
+	if err == nil {
+		err = sameMode(fresh, former)
+	}
+	if err == nil {
+		err = os.Rename(fresh, dir)
+	}
+	if err != nil {
 		return errors.Join(err, os.Rename(former, dir))
 	}
 	return os.RemoveAll(former)
+}
+
+// sameMode gives a folder the mode of another one.
+func sameMode(dir, as string) error {
+	info, err := os.Stat(as)
+	if err != nil {
+		return err
+	}
+	return os.Chmod(dir, info.Mode())
 }

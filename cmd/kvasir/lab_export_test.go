@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -178,7 +179,7 @@ func TestLabExport(t *testing.T) {
 		if err := mayReplace(empty, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := replaceFolder(empty, content); err != nil {
+		if err := replaceFolder(empty, false, content); err != nil {
 			t.Fatal(err)
 		}
 		equal(t, read(t, empty), files)
@@ -229,7 +230,7 @@ func TestLabExport_WhenItFails_LeavesNoHalfSite(t *testing.T) {
 	dir := t.TempDir()
 	site := filepath.Join(dir, "site")
 	// a and a/b cannot both be files: the second one fails after the first was written.
-	err := replaceFolder(site, map[string][]byte{"a": []byte("1"), "a/b": []byte("2")})
+	err := replaceFolder(site, true, map[string][]byte{"a": []byte("1"), "a/b": []byte("2")})
 	if err == nil {
 		t.Error("no error")
 	}
@@ -239,7 +240,7 @@ func TestLabExport_WhenItFails_LeavesNoHalfSite(t *testing.T) {
 	if err := os.Mkdir(site+".tmp", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := replaceFolder(site, nil); err == nil || !strings.Contains(err.Error(), "broken off leaves it behind") {
+	if err := replaceFolder(site, true, nil); err == nil || !strings.Contains(err.Error(), "broken off leaves it behind") {
 		t.Errorf("with a folder of another export: %v", err)
 	}
 	if _, err := os.Stat(site + ".tmp"); err != nil {
@@ -293,5 +294,151 @@ func TestLabExport_WhenCalledWrongly_SaysHow(t *testing.T) {
 	}
 	if code, _, talk := callExport(t, file); code != 1 || !strings.Contains(talk, "not a directory") {
 		t.Errorf("a file: exit code %d, %s", code, talk)
+	}
+}
+
+// someExport returns the files of a small export.
+func someExport(t *testing.T, text string) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{"index.html": []byte(text), "code/a.go": []byte(text)}
+	var err error
+	if files[manifestFile], err = newManifest(files); err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// What comes into the folder after it was looked at, while the labs compile, stays.
+func TestReplaceFolder_KeepsWhatCameMeanwhile(t *testing.T) {
+	earlier := someExport(t, "earlier")
+	for what, c := range map[string]struct {
+		before bool // an earlier export is there
+		force  bool
+		comes  func(dir string) error
+		want   string
+	}{
+		"a file beside an export": {true, true, func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "mine.txt"), []byte("mine"), 0o644)
+		}, "site/mine.txt was not written by an export"},
+		"a change of an export": {true, true, func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "code", "a.go"), []byte("mine"), 0o644)
+		}, "site/code/a.go was changed since the export"},
+		"a folder": {false, true, func(dir string) error {
+			return errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "mine.txt"), []byte("mine"), 0o644))
+		}, "site has no export.json"},
+		"another export, without force": {false, false, func(dir string) error { return replaceFolder(dir, false, earlier) }, "site is not empty"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "site")
+			if c.before {
+				if err := replaceFolder(dir, false, earlier); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := mayReplace(dir, c.force); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.comes(dir); err != nil {
+				t.Fatal(err)
+			}
+			before := read(t, dir)
+			if err := replaceFolder(dir, c.force, someExport(t, "new")); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "site.old") {
+				t.Errorf("%v; want %q", err, c.want)
+			}
+			equal(t, read(t, dir), before)
+			alone(t, dir)
+		})
+	}
+	t.Run("a file in the folder's place", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "site")
+		if err := os.WriteFile(dir, []byte("mine"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		err := replaceFolder(dir, true, someExport(t, "new"))
+		if b, gone := os.ReadFile(dir); err == nil || gone != nil || string(b) != "mine" {
+			t.Errorf("%v; the file: %q, %v", err, b, gone)
+		}
+		alone(t, dir)
+	})
+}
+
+// alone reports what an export has left beside a folder.
+func alone(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(dir))
+	if err != nil || len(entries) != 1 || entries[0].Name() != filepath.Base(dir) {
+		t.Errorf("beside %s: %v, %v", dir, entries, err)
+	}
+}
+
+// A folder keeps who may look into it, empty or not.
+func TestReplaceFolder_KeepsTheMode(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "private")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"first", "second"} {
+		if err := replaceFolder(dir, true, someExport(t, text)); err != nil {
+			t.Fatal(err)
+		}
+		if i, err := os.Stat(dir); err != nil || i.Mode().Perm() != 0o700 {
+			t.Errorf("mode is %v, %v", i.Mode().Perm(), err)
+		}
+		if got := read(t, dir)["index.html"]; got != text {
+			t.Errorf("it has %q, want %q", got, text)
+		}
+		alone(t, dir)
+	}
+}
+
+// A link to nowhere is not replaced by a folder.
+func TestMayReplace_RefusesALinkToNowhere(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("nowhere", link); err != nil {
+		t.Fatal(err)
+	}
+	const want = "link is a link to nowhere, which does not exist"
+	for _, force := range []bool{false, true} {
+		if err := mayReplace(link, force); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := replaceFolder(link, true, someExport(t, "new")); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v", err)
+	}
+	if to, err := os.Readlink(link); err != nil || to != "nowhere" {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+}
+
+// What an export that was broken off has left is named before anything is compiled, with what to
+// do about it.
+func TestLabExport_NamesWhatWasLeftBehind(t *testing.T) {
+	for suffix, want := range map[string]string{
+		".tmp": "site.tmp is there: an export that was broken off leaves it behind; remove it",
+		".old": "site held before; move it back, or remove it",
+	} {
+		t.Run(suffix, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "site")
+			if err := os.Mkdir(dir+suffix, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if code, _, talk := callExport(t, dir); code != 1 || !strings.Contains(talk, want) {
+				t.Errorf("exit code %d, %s", code, talk)
+			}
+			if err := replaceFolder(dir, true, someExport(t, "new")); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// Where a folder can't be made the error says why.
+func TestReplaceFolder_SaysWhyItCannot(t *testing.T) {
+	parent := t.TempDir()
+	name := strings.Repeat("x", 253) // ".tmp" makes it longer than file systems take
+	err := replaceFolder(filepath.Join(parent, name), true, someExport(t, "new"))
+	if err == nil || !strings.Contains(err.Error(), "file name too long") || strings.Contains(err.Error(), "broken off") {
+		t.Errorf("%v", err)
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -179,6 +181,40 @@ func TestLive_ShowsAnEngineThatDies(t *testing.T) {
 	}
 	if e := endpointOf(s.state, "e1"); e.State != "in_rotation" {
 		t.Errorf("the other one: %+v", e)
+	}
+}
+
+// The kernel takes little for an admin client that does not read, so that a watcher of whom
+// nothing is heard gives back its place.
+func TestAdmin_BuffersLittleForAClient(t *testing.T) {
+	engine := engineServer(t)
+	r := runNode(t, fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nmodels: {m: [%q]}\n", engine.URL))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	r.node.admin.ConnContext(t.Context(), server)
+	raw, err := server.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, fault := 0, error(nil)
+	if err := raw.Control(func(fd uintptr) { size, fault = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF) }); err != nil || fault != nil {
+		t.Fatal(err, fault)
+	}
+	if size > 2*adminBuffer { // Linux doubles what it is told, for its own records
+		t.Errorf("the kernel takes %d bytes, at most %d are wanted", size, 2*adminBuffer)
 	}
 }
 

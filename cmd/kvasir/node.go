@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,7 @@ type node struct {
 	gateway     *proxy.Gateway
 	metrics     *telemetry.Metrics
 	live        *web.Live
+	labs        atomic.Bool // page.labs of the configuration in service
 	transports  transports
 	certs       certificates // of the data listener
 	data, admin *http.Server
@@ -62,6 +64,7 @@ func startNode(c *config.Config, o nodeOptions) (*node, error) {
 		c.Seed = uint64(time.Now().UnixNano())
 	}
 	n := &node{failed: make(chan error, 2), watched: make(chan struct{}), log: o.log, level: o.level, started: c, config: c}
+	n.labs.Store(c.Page.Labs)
 	registry := prometheus.NewRegistry()
 	n.metrics = telemetry.New(registry, attempt.Failures()...)
 	cfg, err := n.gatewayConfig(c)
@@ -101,10 +104,10 @@ func startNode(c *config.Config, o nodeOptions) (*node, error) {
 		Gateway: n.gateway, Calls: n.metrics, MayChange: c.AdminToken.Reveal() != "", Policies: policyNames(),
 	})
 	n.admin = &http.Server{
-		Handler:           n.gateway.Admin(adminConfig(c, registry, n.live, o.reload)),
+		Handler:           n.gateway.Admin(adminConfig(c, registry, n.labs.Load, n.live, o.reload)),
 		ErrorLog:          errorLog,
 		ReadHeaderTimeout: c.Client.HeaderTimeout, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
-		IdleTimeout: c.Client.IdleTimeout, MaxHeaderBytes: 64 << 10,
+		IdleTimeout: c.Client.IdleTimeout, MaxHeaderBytes: 64 << 10, ConnContext: smallBuffer,
 	}
 	go n.run(n.data, dataListener)
 	go n.run(n.admin, adminListener)
@@ -119,6 +122,19 @@ func startNode(c *config.Config, o nodeOptions) (*node, error) {
 		live.Wait()
 	}()
 	return n, nil
+}
+
+// adminBuffer bounds what the kernel takes for an admin client that does not read. A watcher's
+// stream is small: the kernel's own choice, megabytes, would take it for minutes, in which
+// nobody sees that the watcher takes nothing.
+const adminBuffer = 32 << 10
+
+// smallBuffer is a http.Server's ConnContext that sets it.
+func smallBuffer(ctx context.Context, c net.Conn) context.Context {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(adminBuffer) // else the kernel's own
+	}
+	return ctx
 }
 
 // headerSlack is how many times as much of a header is read as is allowed, so that who sends

@@ -38,6 +38,7 @@ func (n *node) apply(c *config.Config) error {
 	if keys := needRestart(n.started, c); len(keys) > 0 {
 		n.log.Warn("some changes take effect with a restart only", "keys", strings.Join(keys, ", "))
 	}
+	n.labs.Store(c.Page.Labs)
 	n.config = c
 	return nil
 }
@@ -61,7 +62,6 @@ func needRestart(before, after *config.Config) []string {
 	check("admin", before.Admin, after.Admin)
 	check("admin_token", before.AdminToken.Reveal(), after.AdminToken.Reveal())
 	check("admin_open", before.AdminOpen, after.AdminOpen)
-	check("page", before.Page, after.Page)
 	check("watch_file", before.WatchFile, after.WatchFile)
 	check("tls", before.TLS.Cert == "", after.TLS.Cert == "")
 	check("limits.connections", before.Limits.Connections, after.Limits.Connections)

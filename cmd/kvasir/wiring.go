@@ -60,13 +60,13 @@ func (n *node) gatewayConfig(c *config.Config) (proxy.Config, error) {
 }
 
 // adminConfig says what the admin listener shows, and to whom. The page and its labs are in
-// the binary; what it shows live comes from live.
-func adminConfig(c *config.Config, registry *prometheus.Registry, live *web.Live, reload func() error) proxy.AdminConfig {
+// the binary; labs says whether they may run, and what it shows live comes from live.
+func adminConfig(c *config.Config, registry *prometheus.Registry, labs func() bool, live *web.Live, reload func() error) proxy.AdminConfig {
 	host, _, err := net.SplitHostPort(c.Admin)
 	if err != nil {
 		host = c.Admin
 	}
-	page, token, loopback := web.Page(c.Page.Labs), c.AdminToken.Reveal(), config.IsLoopback(c.Admin)
+	page, token, loopback := web.Page(labs), c.AdminToken.Reveal(), config.IsLoopback(c.Admin)
 	return proxy.AdminConfig{
 		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}),
 		Token:   token, Closed: token != "" && !loopback, Loopback: loopback, Host: host,

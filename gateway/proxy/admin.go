@@ -67,7 +67,7 @@ func (g *Gateway) Admin(c AdminConfig) http.Handler {
 		}
 		return h
 	}
-	mux.Handle("GET /v1/pools", closed(pools))
+	mux.Handle("GET /v1/pools", c.shield(closed(pools)))
 	if c.Live != nil {
 		mux.Handle("GET /v1/live", c.shield(closed(c.Live)))
 	}

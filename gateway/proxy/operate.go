@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
@@ -9,6 +10,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/pprof"
+	"slices"
+	"strings"
 
 	"kvasir/selection/observe/discovery"
 )
@@ -62,6 +65,49 @@ type operation struct {
 // maxOperation bounds a request's body.
 const maxOperation = 64 << 10
 
+// readOperation reads one JSON object: no other keys, none twice in whatever letters, nothing
+// after it. An empty body asks for nothing: what is missing is named where it is needed.
+func readOperation(body io.Reader) (op operation, err error) {
+	text, err := io.ReadAll(body)
+	if err != nil || len(bytes.TrimSpace(text)) == 0 {
+		return op, err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&op); err != nil {
+		return operation{}, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return operation{}, errors.New("something follows its JSON object")
+	}
+	return op, noKeyTwice(text)
+}
+
+// noKeyTwice returns an error where a JSON object of plain values has a key twice. Keys are
+// those that Unmarshal takes for the same: letters count alike.
+func noKeyTwice(object []byte) error {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return err // null has no keys
+	}
+	var seen []string
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return err
+		}
+		key, _ := t.(string) // an object's keys are strings
+		if slices.ContainsFunc(seen, func(s string) bool { return strings.EqualFold(s, key) }) {
+			return fmt.Errorf("%s: the key is there twice", shorten(key))
+		}
+		seen = append(seen, key)
+		if _, err := d.Token(); err != nil { // its value, which is a plain one
+			return err
+		}
+	}
+	return nil
+}
+
 // statusError is an error with the status that it is answered with.
 type statusError struct {
 	status int
@@ -70,14 +116,8 @@ type statusError struct {
 
 func (g *Gateway) operations(mux *http.ServeMux, t token, c AdminConfig) {
 	on := func(path string, do func(operation) error) {
-		mux.Handle("POST "+path, t.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var op operation
-			d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxOperation))
-			d.DisallowUnknownFields()
-			err := d.Decode(&op)
-			if err == io.EOF {
-				err = nil // nothing asked for: what is missing is named below
-			}
+		mux.Handle("POST "+path, sameOrigin(t.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			op, err := readOperation(http.MaxBytesReader(w, r.Body, maxOperation))
 			if err != nil {
 				refuseOperation(w, http.StatusBadRequest, fmt.Errorf("the request's body: %w", err))
 				return
@@ -92,7 +132,7 @@ func (g *Gateway) operations(mux *http.ServeMux, t token, c AdminConfig) {
 			}
 			g.log.Info("an operator's word", "path", path, "model", op.Model, "pool", op.Pool, "endpoint", op.Endpoint, "url", op.URL, "weight", op.Weight, "policy", op.Policy, "peer", peerOf(r))
 			writeJSON(w, http.StatusOK, []byte("{\"ok\":true}\n"))
-		})))
+		}))))
 	}
 	on("/v1/endpoints/add", func(op operation) error {
 		_, members, err := g.members(op)

@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"kvasir/gateway/proxy"
@@ -50,6 +51,14 @@ func TestAdmin_ShowsLiveAndLabsToItsOwnPageAlone(t *testing.T) {
 		{"another name's list", loopback, "GET", "/v1/labs", "evil.example", "", "", 403},
 		{"a lab", loopback, "POST", "/v1/labs", "127.0.0.1", "same-origin", "", 200},
 		{"a list", loopback, "GET", "/v1/labs", "127.0.0.1", "same-origin", "", 200},
+		{"pools", loopback, "GET", "/v1/pools", "127.0.0.1:9090", "", "", 200},
+		{"pools under another name", loopback, "GET", "/v1/pools", "evil.example", "", "", 403},
+		{"pools for another site", loopback, "GET", "/v1/pools", "127.0.0.1:9090", "cross-site", "", 403},
+		{"pools open to all, under any name", open, "GET", "/v1/pools", "gw.example", "", "", 200},
+		{"closed, pools", closed, "GET", "/v1/pools", "gw.example", "", "", 401},
+		{"closed, pools with the token", closed, "GET", "/v1/pools", "gw.example", "", "secret", 200},
+		{"health under another name", loopback, "GET", "/healthz", "evil.example", "cross-site", "", 200},
+		{"metrics under another name", loopback, "GET", "/metrics", "evil.example", "cross-site", "", 200},
 		{"closed, without a token", closed, "GET", "/v1/live", "gw.example", "", "", 401},
 		{"closed, with a wrong one", closed, "GET", "/v1/live", "gw.example", "", "wrong", 401},
 		{"closed, with the token", closed, "GET", "/v1/live", "gw.example", "same-origin", "secret", 200},
@@ -76,5 +85,58 @@ func TestAdmin_ShowsLiveAndLabsToItsOwnPageAlone(t *testing.T) {
 				t.Errorf("status %d, want %d: %s", w.Code, x.want, w.Body)
 			}
 		})
+	}
+}
+
+// What a browser asks for another origin's page is known by its Origin as well, which is there
+// where Sec-Fetch-Site is not.
+func TestAdmin_LooksAtOrigin(t *testing.T) {
+	r := newRig(t, ordered(good))
+	defer r.close()
+	open := proxy.AdminConfig{Metrics: said("metrics"), Live: said("live"), Labs: said("labs"), Token: "secret", Shadow: shadows}
+	for _, path := range []string{
+		"GET /v1/pools", "GET /v1/live", "GET /v1/labs", "POST /v1/labs", "POST /v1/reload", "POST /v1/shadow",
+		"POST /v1/endpoints/add", "POST /v1/endpoints/remove", "POST /v1/endpoints/drain", "POST /v1/endpoints/undrain", "POST /v1/endpoints/weight",
+	} {
+		for _, x := range []struct {
+			host    string
+			origins []string
+			refused bool
+		}{
+			{"gw.example:9090", nil, false},
+			{"gw.example:9090", []string{"http://gw.example:9090"}, false},
+			{"gw.example:9090", []string{"https://GW.example:9090"}, false}, // a proxy adds TLS
+			{"[::1]:9090", []string{"http://[::1]:9090"}, false},
+			{"gw.example:9090", []string{"http://evil.example"}, true},
+			{"gw.example:9090", []string{"http://evil.example:9090"}, true},
+			{"gw.example:9090", []string{"http://gw.example:9091"}, true},
+			{"gw.example:9090", []string{"http://gw.example:9090.evil.example"}, true},
+			{"gw.example:9090", []string{"null"}, true},
+			{"gw.example:9090", []string{""}, true},
+			{"", []string{"null"}, true},
+			{"gw.example:9090", []string{"http://gw.example:9090", "http://evil.example"}, true},
+		} {
+			method, route, _ := strings.Cut(path, " ")
+			q := httptest.NewRequest(method, route, nil)
+			q.Host = x.host
+			q.Header["Origin"] = x.origins
+			q.Header.Set("Authorization", "Bearer secret")
+			w := httptest.NewRecorder()
+			r.gateway.Admin(open).ServeHTTP(w, q)
+			if refused := w.Code == http.StatusForbidden; refused != x.refused || refused != strings.Contains(w.Body.String(), "Origin") {
+				t.Errorf("%s to %q for %q: %d %s", path, x.host, x.origins, w.Code, w.Body)
+			}
+		}
+	}
+	// A page that another site shows can change nothing, even with the token.
+	for _, site := range []string{"cross-site", "same-site"} {
+		q := httptest.NewRequest("POST", "/v1/endpoints/drain", strings.NewReader(`{"model":"m","endpoint":"e1"}`))
+		q.Header.Set("Sec-Fetch-Site", site)
+		q.Header.Set("Authorization", "Bearer secret")
+		w := httptest.NewRecorder()
+		r.gateway.Admin(open).ServeHTTP(w, q)
+		if w.Code != http.StatusForbidden {
+			t.Errorf("%s: %d %s", site, w.Code, w.Body)
+		}
 	}
 }

@@ -3,9 +3,11 @@
 import { h } from "./dom.js";
 import { call } from "./backend.js";
 
-/** The view of a source file. */
+/** The view of a source file. Its path comes from the address, which anybody may have made. */
 export async function code(path) {
-  const text = await (await call(`code/${path.split("/").map(encodeURIComponent).join("/")}`)).text();
+  const parts = path.split("/");
+  if (parts.some((part) => ["", ".", ".."].includes(part))) throw new Error(`${path} is no file of the code`); // it would lead elsewhere
+  const text = await (await call(`code/${parts.map(encodeURIComponent).join("/")}`)).text();
   const lines = text.replace(/\n$/, "").split("\n");
   return h("article", { class: "code" },
     h("h1", null, path.split("/").pop()),
