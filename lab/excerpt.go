@@ -141,12 +141,12 @@ type sent struct {
 
 // lastCall returns the one that is sent last, where sessions come so many times as fast.
 func (x *script) lastCall(rate float64) sent {
-	const late = 100 * 365 * 24 * time.Hour
+	const late time.Duration = 100 * 365 * 24 * time.Hour
 	last := sent{session: 1, call: 1}
 	n := 0
 	for s := range x.Sessions {
 		n++
-		began := min(mono.FromSeconds(s.At.Seconds()/rate), late)
+		began := mono.FromSeconds(min(s.At.Seconds()/rate, late.Seconds()))
 		at := make([]time.Duration, len(s.Calls))
 		for i, c := range s.Calls {
 			at[i] = began

@@ -59,6 +59,18 @@ func TestLastCall(t *testing.T) {
 	}
 }
 
+// TestDuel_RefusesASessionThatNeverComes, which at a tenth of the trace's pace is later than a time can hold.
+func TestDuel_RefusesASessionThatNeverComes(t *testing.T) {
+	own := &Trace{Name: "own", Data: fmt.Appendf(nil, `{"kvasir_trace":1,"name":"t","block_tokens":16}
+{"id":"a","at_ns":0,"calls":[{"prompt_tokens":1,"output_tokens":1}]}
+{"id":"b","at_ns":%d,"calls":[{"prompt_tokens":1,"output_tokens":1}]}
+`, int64(1)<<61)}
+	_, err := duelLab().Run(Options{Settings: []Setting{{"rate", "0.1"}}, Seeds: 1, Trace: own})
+	if err == nil || !strings.Contains(err.Error(), "last 876000h0m0s or more at rate 0.1, until call 1 of session 2") {
+		t.Error(err)
+	}
+}
+
 // TestRead_CutsAtLongAnswers, and counts the calls that are left out.
 func TestRead_CutsAtLongAnswers(t *testing.T) {
 	own := &Trace{Name: "own", Data: []byte(azureHead + fmt.Sprintf("2023-11-16 18:15:46.6805900,10,%d\n2023-11-16 18:15:50.9951690,10,%d\n", longestAnswer, longestAnswer+1))}

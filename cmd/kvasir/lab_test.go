@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -18,6 +19,19 @@ func callLab(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, talk strings.Builder
 	code = runLab(t.Context(), environment{stdout: &out, stderr: &talk, getenv: noVariables}, args)
 	return code, out.String(), talk.String()
+}
+
+// TestLabRun_EndsWithItsContext, as the first Ctrl-C ends that.
+func TestLabRun_EndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range [][]string{{"run", "all"}, {"run", "results", "--seeds", "1000"}} {
+		var out, talk strings.Builder
+		code := runLab(ctx, environment{stdout: &out, stderr: &talk, getenv: noVariables}, args)
+		if code != 1 || out.String() != "" || talk.String() != "kvasir lab: the lab was stopped\n" {
+			t.Errorf("%v: exit code %d, %s%s", args, code, out.String(), talk.String())
+		}
+	}
 }
 
 func TestLabRun_PrintsTablesAndVerdicts(t *testing.T) {

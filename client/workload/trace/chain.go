@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 
 	"kvasir/client/workload"
 	"kvasir/internal/kvblock"
@@ -38,6 +39,7 @@ func (c *chain) add(id uint64, n int) bool {
 	if n := len(c.all); n > 0 {
 		head = c.all[n-1]
 	}
+	c.all = slices.Grow(c.all, n) // at once: a run may be of millions
 	for i := range n {
 		head = workload.Extend(head, id+uint64(i))
 		c.all = append(c.all, head)
