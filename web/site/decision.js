@@ -41,6 +41,8 @@ export function decisions() {
   };
 }
 
+const calls = (n) => (n === 1 ? "1 call" : `${decimal(n, 0)} calls`);
+
 /** What was given for what, in a sentence. */
 export function tradeText(d) {
   const t = d.traded, others = t.outstanding - t.least_outstanding;
@@ -51,8 +53,8 @@ export function tradeText(d) {
     const there = d.candidates.find((c) => c.endpoint === t.best_overlap_endpoint)?.outstanding;
     const up = `${decimal(given, 0)} tokens given up that ${t.best_overlap_endpoint} holds`;
     if (there === undefined) return `${up}; ${load}`; // it is among those that are not shown
-    return there > t.outstanding ? `balance over locality: ${up}, with ${there} calls before it there and ${t.outstanding} here`
-      : `neither the most locality nor fewer calls: ${up}, with ${there} calls before it there and ${t.outstanding} here; open it for what weighed more`;
+    return there > t.outstanding ? `balance over locality: ${up}, with ${calls(there)} before it there and ${t.outstanding} here`
+      : `neither the most locality nor fewer calls: ${up}, with ${calls(there)} before it there and ${t.outstanding} here; open it for what weighed more`;
   }
   if (t.overlap_tokens === 0) return `nobody holds its prefix; ${load}`;
   if (others > 0) return `locality over balance: ${decimal(t.overlap_tokens, 0)} tokens held, for ${load}`;
