@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -425,6 +426,11 @@ func TestLabExport_NamesWhatWasLeftBehind(t *testing.T) {
 			}
 			if code, _, talk := callExport(t, dir); code != 1 || !strings.Contains(talk, want) {
 				t.Errorf("exit code %d, %s", code, talk)
+			}
+			stopped, stop := context.WithCancel(t.Context()) // so that nothing can be compiled
+			stop()
+			if _, err := exportTo(stopped, dir, true); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v", err)
 			}
 			if err := replaceFolder(dir, true, someExport(t, "new")); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v", err)
