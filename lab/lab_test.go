@@ -17,19 +17,23 @@ var played = map[string]*Result{}
 func run(t *testing.T, name string) *Result {
 	t.Helper()
 	if played[name] == nil {
-		played[name] = again(t, name)
+		l, err := Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		played[name] = again(t, name, l.DefaultSeeds())
 	}
 	return played[name]
 }
 
 // again plays a lab with the article's settings.
-func again(t *testing.T, name string) *Result {
+func again(t *testing.T, name string, seeds int) *Result {
 	t.Helper()
 	l, err := Lookup(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := l.Run(Options{Seeds: l.DefaultSeeds()})
+	r, err := l.Run(Options{Seeds: seeds})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +194,7 @@ func TestCatalog_IsWellFormed(t *testing.T) {
 // TestRun_GivesTheSameBytes twice, as text and as JSON.
 func TestRun_GivesTheSameBytes(t *testing.T) {
 	for _, l := range Catalog() {
-		a, b := run(t, l.Name), again(t, l.Name)
+		a, b := again(t, l.Name, min(2, l.DefaultSeeds())), again(t, l.Name, min(2, l.DefaultSeeds()))
 		x, err := json.Marshal(a)
 		if err != nil {
 			t.Fatalf("%s: %v", l.Name, err)
