@@ -95,7 +95,7 @@ func TestAdmin_LooksAtOrigin(t *testing.T) {
 	defer r.close()
 	open := proxy.AdminConfig{Metrics: said("metrics"), Live: said("live"), Labs: said("labs"), Token: "secret", Shadow: shadows}
 	for _, path := range []string{
-		"GET /v1/pools", "GET /v1/live", "GET /v1/labs", "POST /v1/labs", "POST /v1/reload", "POST /v1/shadow",
+		"GET /v1/pools", "GET /v1/live", "GET /v1/labs", "POST /v1/labs", "POST /v1/reload", "POST /v1/shadow", "POST /v1/token",
 		"POST /v1/endpoints/add", "POST /v1/endpoints/remove", "POST /v1/endpoints/drain", "POST /v1/endpoints/undrain", "POST /v1/endpoints/weight",
 	} {
 		for _, x := range []struct {
