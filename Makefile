@@ -45,7 +45,8 @@ test: ## run all tests, those of modules of their own included
 
 # Packages without a goroutine (TestArchitecture holds them to it) whose tests are long: there is
 # nothing in them that could race.
-SEQUENTIAL = lab sim selection/prefix selection/policy client/arrival
+SEQUENTIAL = lab sim sim/contest selection/prefix selection/policy client/arrival client/workload client/workload/trace \
+	api engine internal/queueing internal/draw
 
 .PHONY: race
 race: ## run tests under the race detector (needs a C compiler), but for long ones without goroutines
