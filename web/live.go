@@ -1,10 +1,8 @@
 package web
 
 import (
-	"math"
-	"strconv"
-
 	"kvasir/gateway/proxy"
+	"kvasir/lab"
 )
 
 // GET /v1/live streams server-sent events, each with one JSON object as its data:
@@ -152,21 +150,4 @@ type LiveHistoryEndpoint struct {
 }
 
 // Numbers is a list of numbers to six digits, in which NaN is unknown: null.
-type Numbers []float64
-
-// MarshalJSON implements json.Marshaler.
-func (n Numbers) MarshalJSON() ([]byte, error) {
-	b := make([]byte, 0, 2+8*len(n))
-	b = append(b, '[')
-	for i, x := range n {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if math.IsNaN(x) || math.IsInf(x, 0) {
-			b = append(b, "null"...)
-		} else {
-			b = strconv.AppendFloat(b, x, 'g', 6, 64)
-		}
-	}
-	return append(b, ']'), nil
-}
+type Numbers = lab.Numbers

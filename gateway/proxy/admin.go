@@ -255,7 +255,8 @@ func known(g signal.Gauge) *float64 {
 
 // State is the snapshot that telemetry shows at each scrape of the gateway's own metrics.
 func (g *Gateway) State() telemetry.Snapshot {
-	s := telemetry.Snapshot{CallsInFlight: int(g.calls.Load()), BufferedBytes: g.buffered.used.Load()}
+	var s telemetry.Snapshot
+	s.CallsInFlight, s.BufferedBytes = g.Load()
 	for _, m := range g.service.Load().models {
 		snap := m.router.snapshot()
 		ms := telemetry.ModelState{Model: m.Name, IndexBytes: snap.IndexBytes, IndexBlocks: snap.IndexBlocks}

@@ -10,7 +10,7 @@ export const hasServer = !inBrowser;
 export const token = { value: "" };
 
 /** Headers that show the token, if there is one. */
-export const authorized = (headers = {}) => (token.value ? { ...headers, Authorization: `Bearer ${token.value}` } : headers);
+const authorized = (headers = {}) => (token.value ? { ...headers, Authorization: `Bearer ${token.value}` } : headers);
 
 /** An answer that is not a success, with the server's own words. */
 export class Refused extends Error {
@@ -31,6 +31,9 @@ export async function call(path, options = {}) {
   } catch { /* it is not JSON: the text itself */ }
   throw new Refused(answer.status, words);
 }
+
+/** call, which posts a JSON text. */
+export const post = (path, text, options = {}) => call(path, { ...options, method: "POST", headers: { "Content-Type": "application/json" }, body: text });
 
 let worker = null, asked = 0;
 const waiting = new Map();
@@ -72,7 +75,7 @@ export function list() {
 export function askText(question, signal) {
   const text = JSON.stringify(question);
   if (inBrowser) return inWorker("ask", text);
-  return call("v1/labs", { method: "POST", headers: { "Content-Type": "application/json" }, body: text, signal }).then((a) => a.text());
+  return post("v1/labs", text, { signal }).then((a) => a.text());
 }
 
 /** The same, parsed. */

@@ -44,7 +44,7 @@ export function decisions() {
 const calls = (n) => (n === 1 ? "1 call" : `${decimal(n, 0)} calls`);
 
 /** What was given for what, in a sentence. */
-export function tradeText(d) {
+function tradeText(d) {
   const t = d.traded, others = t.outstanding - t.least_outstanding;
   const load = others > 0 ? `${others} more ${others === 1 ? "call" : "calls"} before it than at ${t.least_outstanding_endpoint}` : "nobody has fewer calls";
   if (t.overlap_tokens === null) return `by load: ${load}`;

@@ -3,7 +3,7 @@
 // what an operator does with the admin token.
 
 import { h, settled } from "./dom.js";
-import { call, token } from "./backend.js";
+import { post, token } from "./backend.js";
 import { chart } from "./chart.js";
 import { decisions } from "./decision.js";
 import { decimal, percent, seconds, short } from "./number.js";
@@ -324,7 +324,7 @@ function actions(changed) {
     const asked = token.value;
     let words = "";
     try {
-      if (asked) await call("v1/token", { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" });
+      if (asked) await post("v1/token", "{}");
     } catch (e) {
       if (e.status === 401) words = "that is not the admin token";
       else if (!e.status || e.status === 403) words = e.message;
@@ -348,7 +348,7 @@ function actions(changed) {
     login: (start) => h("button", { type: "button", onclick: start }, "show with the token given above"),
     async post(path, body, words) {
       try {
-        await call(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+        await post(path, JSON.stringify(body));
         note.textContent = `${words}: done`;
       } catch (e) {
         note.textContent = `${words}: ${e.message}`;
