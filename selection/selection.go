@@ -43,7 +43,13 @@ type Request struct {
 	Conversation kvblock.Hash   // of the calls that grow one prefix, the client's own; 0: not known
 	Adapter      kvblock.Hash   // of the LoRA adapter that is asked for (signal.Adapter); 0: the base model
 	Bytes        int64          // of the body, which is kept while the call waits
-	Deadline     time.Duration  // the first token is wanted within that of the arrival; 0, as gateway and simulator have it: the model's SLO says
+	Deadline     time.Duration  // the first token is wanted within that of the arrival; 0: the model's SLO says
+	Firm         bool           // Deadline is the caller's own: after it the answer is worth nothing
+	Tenant       kvblock.Hash   // of who pays; 0: not known
+	Share        float64        // of a pool's service that its principal has, relative to others; 0: 1
+	Priority     int32          // higher first; below 0 the call is shed first (GIE's InferenceObjective)
+	Retry        bool           // its client has sent it before and tries again
+	Once         bool           // it may have effects beyond its answer: no second attempt runs beside the first
 
 	// Owner, where Owned is set, is the only endpoint that can answer: it holds what the
 	// call goes on from. One that is gone is as good as none.
