@@ -42,6 +42,10 @@ type Bench struct {
 	SLO      report.SLO
 	Detailed bool      // keep each call; memory then grows with the run
 	Progress *Progress // unless nil, kept up to date
+
+	// Ended, where set, hears of each call once it is over, one at a time. The sample is valid
+	// during the call only.
+	Ended func(*report.Sample)
 }
 
 // Progress is how far a run is. Safe for concurrent use.
@@ -285,5 +289,8 @@ func (r *run) admit(ctx context.Context, sample *report.Sample) error {
 func (r *run) count(sample *report.Sample) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.Ended != nil {
+		r.Ended(sample)
+	}
 	r.collector.Add(sample)
 }

@@ -34,6 +34,11 @@ flags:
   --engines N       emulated engines, 1 to 64 (default 4)
   --policy NAME     how an endpoint is picked (default predicted-ttft)
   --no-traffic      no conversations in the background
+  --rate R          calls a second in place of conversations, however slow the answers are; at the
+                    end it says what the clients saw (default: 25 with --fault, else none)
+  --fault SPEC      engines fail for a share of the calls each: stall=0.01,reset=0.02,429=0.05;
+                    also 500, 503, and error-event in the stream; half of those that break an
+                    answer do so before its first token (default: none)
   --for DURATION    stop after that long, such as 20s (default 0: run until interrupted)
 
 example:
@@ -45,6 +50,8 @@ const (
 	demoProfile = "llama-3.1-8b/h100"
 	// demoBlocks is a fraction of the card's KV blocks, so that a light traffic fills them.
 	demoBlocks = 4096
+	// demoRate is the open-loop load under faults, in calls a second.
+	demoRate = 25
 )
 
 type demoOptions struct {
@@ -53,6 +60,8 @@ type demoOptions struct {
 	rule          policy.Rule
 	noTraffic     bool
 	duration      time.Duration
+	rate          float64
+	faults        emulator.Faults
 }
 
 // runDemo is kvasir demo: everything in one process.
@@ -82,6 +91,8 @@ func parseDemo(env environment, args []string) (o demoOptions, code int, ok bool
 	name := flags.String("policy", "predicted-ttft", "")
 	flags.BoolVar(&o.noTraffic, "no-traffic", false, "")
 	flags.DurationVar(&o.duration, "for", 0, "")
+	flags.Float64Var(&o.rate, "rate", 0, "")
+	faults := flags.String("fault", "", "")
 	misuse := func(format string, values ...any) (demoOptions, int, bool) {
 		fmt.Fprintf(env.stderr, "kvasir demo: "+format+"\nkvasir demo -h lists the flags.\n", values...)
 		return o, 2, false
@@ -105,6 +116,21 @@ func parseDemo(env environment, args []string) (o demoOptions, code int, ok bool
 	if o.listen == o.admin && !strings.HasSuffix(o.listen, ":0") {
 		return misuse("--listen and --admin are both %s; they must differ", o.listen)
 	}
+	if *faults != "" {
+		var err error
+		if o.faults, err = parseDemoFaults(*faults); err != nil {
+			return misuse("--fault: %v", err)
+		}
+		if o.rate == 0 && !o.noTraffic {
+			o.rate = demoRate
+		}
+	}
+	if !(o.rate >= 0 && o.rate <= 1000) {
+		return misuse("--rate is %v; allowed: 0 to 1000 calls a second", o.rate)
+	}
+	if o.noTraffic && o.rate > 0 {
+		return misuse("--no-traffic and --rate %v exclude each other", o.rate)
+	}
 	if o.rule, ok = policy.Lookup(*name); !ok {
 		return misuse("--policy is %q; allowed: %s", *name, strings.Join(policyNames(), ", "))
 	}
@@ -112,7 +138,7 @@ func parseDemo(env environment, args []string) (o demoOptions, code int, ok bool
 }
 
 func demo(ctx context.Context, out io.Writer, o demoOptions) error {
-	fleet, err := startFleet(o.engines)
+	fleet, err := startFleet(o.engines, o.faults)
 	if err != nil {
 		return err
 	}
@@ -127,11 +153,21 @@ func demo(ctx context.Context, out io.Writer, o demoOptions) error {
 	greet(out, base, "http://"+n.adminAddr, c.AdminToken.Reveal(), o)
 
 	traffic := &traffic{}
-	if !o.noTraffic {
+	var open *openLoad
+	switch {
+	case o.rate > 0:
+		if open, err = startOpenLoad(ctx, base, o.rate); err != nil {
+			return errors.Join(err, n.stop(0, 2*time.Second))
+		}
+	case !o.noTraffic:
 		traffic.start(ctx, base, o.engines)
 	}
 	err = watchPools(ctx, out, n, traffic)
 	traffic.stop()
+	if open != nil {
+		seen := open.end()
+		seen.print(out)
+	}
 	return errors.Join(err, n.stop(0, 2*time.Second))
 }
 
@@ -149,6 +185,9 @@ func demoConfig(o demoOptions, urls []string) *config.Config {
 	}
 	model := config.DefaultModel()
 	model.SLO = config.SLO{TTFT: time.Second, TPOT: 50 * time.Millisecond}
+	if o.faults.Any() {
+		model.Timeouts.FirstToken, model.Timeouts.Progress = demoFirstToken, demoProgress
+	}
 	model.Name, model.Aliases, model.Pools = demoModel, []string{"default"}, []config.Pool{pool}
 	c.Models = config.Models{model}
 	return &c
@@ -161,7 +200,7 @@ type fleet struct {
 	running sync.WaitGroup
 }
 
-func startFleet(n int) (*fleet, error) {
+func startFleet(n int, faults emulator.Faults) (*fleet, error) {
 	profile, err := accelerator.Lookup(demoProfile)
 	if err != nil {
 		return nil, err
@@ -172,7 +211,7 @@ func startFleet(n int) (*fleet, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &fleet{cancel: cancel}
 	for i := range n {
-		e, err := emulator.New(emulator.Config{Models: []string{demoModel}, Engine: cfg, Seed: uint64(i + 1)})
+		e, err := emulator.New(emulator.Config{Models: []string{demoModel}, Engine: cfg, Seed: uint64(i + 1), Faults: faults})
 		if err != nil {
 			f.stop()
 			return nil, err

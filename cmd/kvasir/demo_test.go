@@ -113,6 +113,12 @@ func TestDemo_RefusesBadFlags(t *testing.T) {
 	for _, x := range []struct{ args, want string }{
 		{"--engines 0", "--engines is 0; allowed: 1 to 64"},
 		{"--policy nobody", `--policy is "nobody"; allowed: random, round-robin`},
+		{"--fault stall", `stall is ""; allowed: a share of the calls, 0 to 1`},
+		{"--fault stall=2", `stall is "2"; allowed`},
+		{"--fault slow=0.1", `"slow" is no fault; allowed: stall, reset, error-event, 429, 500, 503`},
+		{"--fault stall=0.7,reset=0.7", "together they are more than all calls"},
+		{"--rate -1", "--rate is -1; allowed: 0 to 1000"},
+		{"--no-traffic --rate 5", "exclude each other"},
 		{"--for -1s", "--for is -1s"},
 		{"--for soon", "kvasir demo: invalid value"},
 		{"--listen 127.0.0.1:1 --admin 127.0.0.1:1", "must differ"},
@@ -122,6 +128,23 @@ func TestDemo_RefusesBadFlags(t *testing.T) {
 		code := run(t.Context(), environment{&out, &bad, os.Getenv}, append([]string{"demo"}, strings.Fields(x.args)...))
 		if code != 2 || !strings.Contains(bad.String(), x.want) || out.Len() > 0 {
 			t.Errorf("%s: exit %d, %q", x.args, code, bad.String())
+		}
+	}
+}
+
+// Faults before the first token are hidden by another attempt; those after it end in an event.
+func TestDemo_UnderFaults(t *testing.T) {
+	var out, bad bytes.Buffer
+	code := run(t.Context(), environment{&out, &bad, os.Getenv}, strings.Fields(
+		"demo --listen 127.0.0.1:0 --admin 127.0.0.1:0 --rate 20 --for 6s --fault error-event=0.1,500=0.02"))
+	if code != 0 || bad.Len() > 0 {
+		t.Fatalf("exit %d, %s", code, &bad)
+	}
+	for _, want := range []string{
+		`what clients saw of [1-9]\d+ calls`, `answered whole +[1-9]\d+`, `failed before content +[0-2] `, `broke after content +[1-9]\d* +\S+ %  \(stream_error \d+\)\n`,
+	} {
+		if !regexp.MustCompile(want).Match(out.Bytes()) {
+			t.Errorf("no %s in\n%s", want, &out)
 		}
 	}
 }

@@ -56,6 +56,7 @@ flags:
 faults, each the share of calls, 0 to 1, that fail so:
   --fault-error-rate SHARE          HTTP 500
   --fault-overload-rate SHARE       HTTP 503
+  --fault-limit-rate SHARE          HTTP 429 with Retry-After: 1
   --fault-stall-rate SHARE          the answer stops
   --fault-reset-rate SHARE          the connection is reset
   --fault-stream-error-rate SHARE   the stream ends with an error event
@@ -138,6 +139,7 @@ func parseEngine(env environment, args []string) (engineOptions, error) {
 	f.DurationVar(&o.grace, "shutdown-timeout", 5*time.Second, "")
 	f.Float64Var(&c.Faults.Error, "fault-error-rate", 0, "")
 	f.Float64Var(&c.Faults.Overload, "fault-overload-rate", 0, "")
+	f.Float64Var(&c.Faults.Limit, "fault-limit-rate", 0, "")
 	f.Float64Var(&c.Faults.Stall, "fault-stall-rate", 0, "")
 	f.Float64Var(&c.Faults.Reset, "fault-reset-rate", 0, "")
 	f.Float64Var(&c.Faults.StreamError, "fault-stream-error-rate", 0, "")
@@ -244,6 +246,7 @@ var engineFlags = map[string]string{
 	"Faults":               "the sum of the --fault flags",
 	"Faults.Error":         "--fault-error-rate",
 	"Faults.Overload":      "--fault-overload-rate",
+	"Faults.Limit":         "--fault-limit-rate",
 	"Faults.Stall":         "--fault-stall-rate",
 	"Faults.Reset":         "--fault-reset-rate",
 	"Faults.StreamError":   "--fault-stream-error-rate",

@@ -69,8 +69,11 @@ func (s *Server) accept(r *http.Request, read *tokenizer.Call, l *life) (attempt
 		id = read.RequestID
 	}
 	key := id
+	if id == "" || s.cfg.Faults.Afresh {
+		key = "call " + strconv.FormatUint(number, 10)
+	}
 	if id == "" {
-		id, key = randomID(), "call "+strconv.FormatUint(number, 10)
+		id = randomID()
 		if read.Route == tokenizer.Responses {
 			id = "resp_" + id
 		}

@@ -24,9 +24,24 @@ import (
 type Faults struct {
 	Error       float64 // HTTP 500 instead of an answer
 	Overload    float64 // HTTP 503 instead of an answer
+	Limit       float64 // HTTP 429 instead of an answer, with Retry-After: 1
 	Stall       float64 // the answer stops and its connection stays open
 	Reset       float64 // the connection is reset
 	StreamError float64 // the stream ends with an error event; an answer that is no stream is an HTTP 500
+
+	// Afresh draws by how many calls came before alone: a call that is tried again here may
+	// fare better, as it may at a real engine.
+	Afresh bool
+}
+
+// Any reports whether calls may fail.
+func (f Faults) Any() bool {
+	for _, p := range f.list() {
+		if p.rate > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Validate reports every mistake, joined.
@@ -51,10 +66,11 @@ type faultRate struct {
 	rate  float64
 }
 
-func (f Faults) list() [5]faultRate {
-	return [5]faultRate{
+func (f Faults) list() [6]faultRate {
+	return [6]faultRate{
 		{"Error", fault{kind: refuseFault, refusal: errInternal}, f.Error},
 		{"Overload", fault{kind: refuseFault, refusal: errOverload}, f.Overload},
+		{"Limit", fault{kind: refuseFault, refusal: errLimit, retryAfter: "1"}, f.Limit},
 		{"Stall", fault{kind: stallFault}, f.Stall},
 		{"Reset", fault{kind: resetFault}, f.Reset},
 		{"StreamError", fault{kind: streamErrorFault}, f.StreamError},

@@ -20,7 +20,7 @@ func TestFaults_EndACallAsTheySay(t *testing.T) {
 		faults Faults
 		kind   faultKind
 	}{
-		{"error", Faults{Error: 1}, refuseFault}, {"overload", Faults{Overload: 1}, refuseFault}, {"stall", Faults{Stall: 1}, stallFault},
+		{"error", Faults{Error: 1}, refuseFault}, {"overload", Faults{Overload: 1}, refuseFault}, {"limit", Faults{Limit: 1}, refuseFault}, {"stall", Faults{Stall: 1}, stallFault},
 		{"reset", Faults{Reset: 1}, resetFault}, {"stream error", Faults{StreamError: 1}, streamErrorFault},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -103,7 +103,11 @@ func checkFault(t *testing.T, f *fixture, id string, tokens int, want fault) {
 		}
 		body, _ := io.ReadAll(r.Body)
 		r.Body.Close()
-		if wanted := max(status, 500); r.StatusCode != wanted || !strings.Contains(string(body), fmt.Sprintf(`"code":%d`, wanted)) {
+		wanted := status
+		if status == 200 {
+			wanted = 500 // the error that ends a stream is the whole answer of one that is none
+		}
+		if r.StatusCode != wanted || !strings.Contains(string(body), fmt.Sprintf(`"code":%d`, wanted)) {
 			t.Errorf("%d %s, want %d", r.StatusCode, body, wanted)
 		}
 	}
@@ -112,7 +116,7 @@ func checkFault(t *testing.T, f *fixture, id string, tokens int, want fault) {
 // Faults come as often as their rates say, and an id always meets the same one.
 func TestFaults_DrawKeepsTheRates(t *testing.T) {
 	const n = 20000
-	f := Faults{Error: 0.1, Overload: 0.05, Stall: 0.02, Reset: 0.2, StreamError: 0}
+	f := Faults{Error: 0.1, Overload: 0.05, Limit: 0.03, Stall: 0.02, Reset: 0.2, StreamError: 0}
 	counts := map[fault]int{}
 	for i := range n {
 		id := fmt.Sprint(i)
@@ -151,4 +155,31 @@ func TestFaults_AreThoseOfAnEmbeddingToo(t *testing.T) {
 			t.Errorf("%d %s", status, body)
 		}
 	})
+}
+
+// A call that is tried again at the same engine meets the same fault, unless faults are drawn
+// afresh.
+func TestFaults_Afresh(t *testing.T) {
+	for _, afresh := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := testConfig(t)
+			c.Faults = Faults{Limit: 0.5, Afresh: afresh}
+			f := start(t, c)
+			seen := map[int]bool{}
+			for range 16 {
+				r, err := f.post(t.Context(), "/v1/chat/completions", chatBody("again", `,"max_tokens":1`), "X-Request-Id", "again")
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Body.Close()
+				seen[r.StatusCode] = true
+				if r.StatusCode == 429 && r.Header.Get("Retry-After") != "1" {
+					t.Errorf("Retry-After is %q", r.Header.Get("Retry-After"))
+				}
+			}
+			if want := map[bool]int{false: 1, true: 2}[afresh]; len(seen) != want {
+				t.Errorf("afresh %v: statuses %v", afresh, seen)
+			}
+		})
+	}
 }

@@ -70,6 +70,8 @@ var (
 		Message: "EngineCore encountered an issue. See stack trace (above) for the root cause."}
 	errOverload = &tokenizer.Error{Status: http.StatusServiceUnavailable, Type: "ServiceUnavailableError",
 		Message: "The engine holds as many requests as it may. Please try again later."}
+	errLimit = &tokenizer.Error{Status: http.StatusTooManyRequests, Type: "TooManyRequestsError",
+		Message: "The emulator takes no more calls for a while."}
 	// What a full queue answers is not verified: neither the body's type nor whether there
 	// is a Retry-After.
 	errQueueFull = &tokenizer.Error{Status: http.StatusServiceUnavailable, Type: "QueueOverflowError",
