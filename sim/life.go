@@ -69,6 +69,16 @@ func (l *life) leave(now mono.Time) {
 	l.close(now)
 }
 
+// refused notes that the machine takes the call no further, and what its client is told.
+func (l *life) refused(a *flow.Action) {
+	l.record.Refused = a.Reason
+	if a.Kind == flow.Refuse {
+		l.record.Later = flow.RetryAfter(a.Wait)
+		return
+	}
+	l.record.Held = a.Wait
+}
+
 // end notes how the call ended. Its router's machine is told by the caller, and then the
 // life is closed.
 func (l *life) end(now mono.Time, o attempt.Outcome) {
@@ -81,10 +91,10 @@ func (l *life) end(now mono.Time, o attempt.Outcome) {
 func (l *life) close(now mono.Time) {
 	w := l.router.world
 	w.open--
+	w.follow(now, &l.record)
 	if w.cfg.Ended != nil {
 		w.cfg.Ended(&l.record)
 	}
-	w.follow(now, &l.record)
 	w.recycle(l)
 }
 

@@ -37,6 +37,7 @@ type Meter struct {
 	calls, succeeded, good                       int64
 	unfinished                                   map[string]int64 // by what became of them instead
 	retries                                      int64
+	attempts, again                              int64 // upstream, and tries of clients beyond the first: of all that was sent
 	tokens, prompt, cached                       int64
 	ttft, tpot, itl, e2e, held, normal, sessions stats.Histogram // nanoseconds; normal: by output token
 	failedSessions, skipped                      int64
@@ -56,8 +57,8 @@ func (m *Meter) keeps(r *Record) bool {
 		s.TTFT = s.ttft(m.Unloaded(r.Prompt))
 	}
 	return r.Succeeded() &&
-		(s.TTFT == 0 || r.First.Sub(r.At) <= s.TTFT) &&
-		(s.E2E == 0 || r.End.Sub(r.At) <= s.E2E) &&
+		(s.TTFT == 0 || r.First.Sub(r.Wanted()) <= s.TTFT) &&
+		(s.E2E == 0 || r.End.Sub(r.Wanted()) <= s.E2E) &&
 		(s.TPOT == 0 || r.Tokens < 2 || float64(r.End.Sub(r.First)) <= float64(s.TPOT)*float64(r.Tokens-1))
 }
 
@@ -65,7 +66,12 @@ func (m *Meter) counts(t mono.Time) bool { return t >= m.From && t < m.To }
 
 // Call adds a call that has ended: Config.Ended.
 func (m *Meter) Call(r *Record) {
-	if !m.counts(r.At) {
+	if !m.counts(r.Wanted()) {
+		return
+	}
+	m.attempts += int64(r.Attempts)
+	if r.Again {
+		m.again++
 		return
 	}
 	m.calls++
@@ -89,7 +95,7 @@ func (m *Meter) Call(r *Record) {
 	m.prompt += int64(r.Prompt)
 	m.cached += int64(r.Cached)
 	m.fresh[r.Engine] += int64(r.Prompt - r.Cached)
-	first, all := r.First.Sub(r.At), r.End.Sub(r.At)
+	first, all := r.First.Sub(r.Wanted()), r.End.Sub(r.Wanted())
 	m.ttft.Add(int64(first))
 	m.e2e.Add(int64(all))
 	m.held.Add(int64(r.Held))
@@ -186,6 +192,8 @@ type Summary struct {
 	CallImbalance  Number `json:"call_imbalance"`      // most calls that an engine got, by the mean
 	WorkImbalance  Number `json:"work_imbalance"`      // most uncached prompt tokens that an engine got, by the mean
 	Retries        Number `json:"retries"`
+	Attempts       Number `json:"attempts"`       // upstream, of these calls and of all that their clients sent again
+	ClientRetries  Number `json:"client_retries"` // calls that clients sent again
 	QueuePeak      Number `json:"queue_peak"`     // most requests that waited in one engine
 	KVUtilization  Number `json:"kv_utilization"` // mean share of KV blocks in use, over engines and time
 	Preemptions    Number `json:"preemptions"`
@@ -213,7 +221,7 @@ func (m *Meter) Summary() Summary {
 		Normalized: seconds(&m.normal), Session: seconds(&m.sessions),
 		Attainment: per(m.good, float64(m.calls)), Goodput: per(m.good, span), Rate: per(m.calls, span),
 		OutputRate: per(m.tokens, span), CachedRatio: per(m.cached, float64(m.prompt)),
-		Retries: Number(m.retries),
+		Retries: Number(m.retries), Attempts: Number(m.attempts), ClientRetries: Number(m.again),
 	}
 	for why, n := range m.unfinished {
 		if s.Unfinished == nil {

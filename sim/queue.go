@@ -20,6 +20,7 @@ const (
 	pulses              // a router sees that an engine's streams go on
 	arrives             // a call comes
 	leaves              // a client goes
+	tires               // it goes, unless content has come
 	wakes               // a router's machine has asked for it
 )
 
@@ -32,7 +33,7 @@ type event struct {
 	router   int32
 	index    int32        // which of the engine's paces
 	serial   uint32       // of the life, when the event was planned
-	life     *life        // arrives, leaves
+	life     *life        // arrives, leaves, tires
 	load     *signal.Load // hears
 	told     *told        // learns
 }
@@ -124,6 +125,10 @@ func (w *world) handle(e *event) {
 		w.arrive(e.at, e.life)
 	case leaves:
 		if e.life.serial == e.serial && !e.life.over {
+			e.life.leave(e.at)
+		}
+	case tires:
+		if e.life.serial == e.serial && !e.life.over && !e.life.started {
 			e.life.leave(e.at)
 		}
 	case wakes:

@@ -193,7 +193,7 @@ func (r *router) do(now mono.Time, actions []flow.Action) {
 		default:
 			decided = true
 			l := r.of(a.Ticket)
-			l.record.Refused, l.record.Held = a.Reason, a.Wait
+			l.refused(&a)
 			l.end(now, l.record.Outcome)
 			l.close(now)
 		}

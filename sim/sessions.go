@@ -40,6 +40,7 @@ type SessionsConfig struct {
 	Seed              uint64  // of that draw
 	Rate              float64 // sessions come so many times as fast as the source says; above 0
 	EngineBlockTokens int     // of the engines' KV blocks
+	Clients           Clients // who wait for the answers
 
 	// Ended, where set, hears of each session's end.
 	Ended func(*SessionRecord)
@@ -89,6 +90,8 @@ type session struct {
 type step struct {
 	session *session
 	index   int
+	tries   int       // that have failed
+	since   mono.Time // when the first of those came
 }
 
 // root is a call that comes by itself.
@@ -157,7 +160,7 @@ func (s *Sessions) read() {
 		steps: make([]step, len(w.Calls)), router: r.Intn(s.cfg.Routers), key: kvblock.Seed(w.ID), at: at,
 	}
 	for i := range s.coming.steps {
-		s.coming.steps[i] = step{s.coming, i}
+		s.coming.steps[i] = step{session: s.coming, index: i}
 	}
 }
 
@@ -209,6 +212,12 @@ func (s *Sessions) Next(c *Call) bool {
 func (s *Sessions) Ended(now mono.Time, r *Record, follow func() *Call) {
 	st := r.Tag.(*step)
 	x := st.session
+	if at, ok := s.cfg.Clients.again(now, r, s.cfg.Seed, st.tries); ok {
+		r.Again = true
+		st.tries, st.since = st.tries+1, r.Wanted()
+		s.fill(follow(), st, at)
+		return
+	}
 	x.running--
 	x.record.Calls++
 	x.record.End = now
@@ -233,7 +242,11 @@ func (s *Sessions) fill(c *Call, st *step, at mono.Time) {
 	w := &st.session.calls[st.index]
 	tokens := s.cfg.Source.BlockTokens
 	q, p := &c.Request, &c.Prompt
-	c.At, c.Router, c.Tag = at, st.session.router, st
+	c.At, c.Router, c.Tag, c.Since = at, st.session.router, st, st.since
+	if p := s.cfg.Clients.Patience; p > 0 {
+		c.TiresAt = at.Add(p)
+	}
+	c.Request.Retry = st.tries > 0
 	q.ID, q.Stream, q.InputTokens, q.Key = selection.CallID(s.calls), w.OutputTokens > 0, w.PromptTokens, st.session.key
 	q.Conversation = st.session.key
 	if w.OutputTokens == 0 {

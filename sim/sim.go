@@ -115,6 +115,8 @@ type Call struct {
 	Request selection.Request // ID must be unique
 	Prompt  engine.Request    // ID is filled in by the simulator
 	LeaveAt mono.Time         // the client leaves then, unless the call has ended; 0: it stays
+	TiresAt mono.Time         // likewise, unless its first content has come
+	Since   mono.Time         // when its client first wanted it, of a call that is sent again; 0: At
 	Tag     any               // the feed's own
 }
 
@@ -122,17 +124,28 @@ type Call struct {
 type Record struct {
 	Call     selection.CallID
 	At       mono.Time
+	Since    mono.Time // when the first of its client's tries came; 0: this is the first
+	Again    bool      // set by the feed: the client tries again, and what comes of that is what counts
 	First    mono.Time // first content at the client; 0: none
 	End      mono.Time
 	Attempts int
 	Held     time.Duration   // in the router's queue, until the last attempt
 	Engine   int             // of the last attempt; -1: none
 	Outcome  attempt.Outcome // of the last attempt; meaningless when Refused
+	Later    time.Duration   // Retry-After, where the call was refused; 0: none
 	Refused  flow.Reason     // why the machine refused the call or gave it up; flow.NoReason: it did not
 	Prompt   int             // prompt tokens
 	Tokens   int             // answer tokens
 	Cached   int             // prompt tokens found in the prefix cache by the last attempt
 	Tag      any             // the call's
+}
+
+// Wanted returns when the client first asked for what the call is to bring.
+func (r *Record) Wanted() mono.Time {
+	if r.Since > 0 {
+		return r.Since
+	}
+	return r.At
 }
 
 // Succeeded reports whether the client got the whole answer.
@@ -262,9 +275,12 @@ func (w *world) expect(l *life) {
 	}
 	w.open++
 	l.router = w.routers[c.Router]
-	l.record = Record{Call: c.Request.ID, At: c.At, Engine: -1, Prompt: c.Prompt.PromptTokens, Tag: c.Tag}
+	l.record = Record{Call: c.Request.ID, At: c.At, Since: c.Since, Engine: -1, Prompt: c.Prompt.PromptTokens, Tag: c.Tag}
 	w.queue.push(event{at: c.At, kind: arrives, life: l, serial: l.serial})
 	if c.LeaveAt > 0 {
 		w.queue.push(event{at: c.LeaveAt, kind: leaves, life: l, serial: l.serial})
+	}
+	if c.TiresAt > 0 {
+		w.queue.push(event{at: c.TiresAt, kind: tires, life: l, serial: l.serial})
 	}
 }

@@ -66,13 +66,15 @@ func drawProcess(t *rapid.T) Process {
 		return time.Duration(rapid.Int64Range(int64(time.Microsecond), int64(maxSpan)).Draw(t, key))
 	}
 	b := rapid.OneOf(rapid.Float64Range(0.001, 20), rapid.SampledFrom([]float64{0.001, 1, math.Inf(1)})).Draw(t, "burstiness")
-	switch rapid.SampledFrom([]string{"constant", "poisson", "gamma", "ramp", "diurnal", "on-off", "list"}).Draw(t, "kind") {
+	switch rapid.SampledFrom([]string{"constant", "poisson", "gamma", "ramp", "surge", "diurnal", "on-off", "list"}).Draw(t, "kind") {
 	case "constant":
 		return Constant{rate("rate")}
 	case "poisson":
 		return Poisson{rate("rate"), rapid.IntRange(0, 50).Draw(t, "exactly")}
 	case "gamma":
 		return Gamma{rate("rate"), b, rapid.IntRange(0, 50).Draw(t, "exactly")}
+	case "surge":
+		return Surge{rate("rate"), rapid.Float64Range(0.01, 100).Draw(t, "factor"), span("from"), span("for"), b}
 	case "ramp":
 		r := Ramp{rate("start"), rate("end"), span("over"), Exponential, b}
 		if rapid.Bool().Draw(t, "linear") {
@@ -283,6 +285,28 @@ func TestRamp_IsExact(t *testing.T) {
 	}
 }
 
+// TestSurge_IsExact counts even arrivals before, within and after the surge.
+func TestSurge_IsExact(t *testing.T) {
+	s := Surge{Rate: 10, Factor: 3, From: 20 * time.Second, For: 40 * time.Second, Burstiness: even}
+	at := until(s.Instants(1), 100*time.Second)
+	counts := [3]int{}
+	for _, x := range at {
+		switch {
+		case x < s.From:
+			counts[0]++
+		case x < s.From+s.For:
+			counts[1]++
+		default:
+			counts[2]++
+		}
+	}
+	for i, want := range []int{200, 1200, 400} {
+		if d := counts[i] - want; d < -1 || d > 1 {
+			t.Errorf("part %d has %d arrivals, want %d", i, counts[i], want)
+		}
+	}
+}
+
 // TestRamp_CountsFollowItsRate checks a bursty ramp's counts, which only have their means.
 func TestRamp_CountsFollowItsRate(t *testing.T) {
 	r := Ramp{2, 30, 100 * time.Second, Exponential, 0.5}
@@ -397,6 +421,7 @@ func TestValidate_NamesEveryMistake(t *testing.T) {
 		{Constant{0}, "rate is 0; allowed: 1e-09 to 1e+09 sessions a second"},
 		{Poisson{nan, -1}, "rate is NaN; allowed: 1e-09 to 1e+09 sessions a second\nexactly is -1; allowed: 0 to 10000000"},
 		{Gamma{math.Inf(1), 0, 0}, "rate is +Inf; allowed: 1e-09 to 1e+09 sessions a second\nburstiness is 0; allowed: 0.001 or more, or inf"},
+		{Surge{1, 0, 0, time.Second, 1}, "factor is 0; allowed: above 0, at most 1e+06\nfrom is 0s; allowed: 1µs to 87840h0m0s"},
 		{Ramp{0, 5, time.Second, Exponential, 1}, "start is 0; allowed: 1e-09 to 1e+09 sessions a second"},
 		{Ramp{-1, nan, 0, "steep", nan}, "start is -1; allowed: 1e-09 to 1e+09 sessions a second\nend is NaN; allowed: 1e-09 to 1e+09 sessions a second\nover is 0s; allowed: 1µs to 87840h0m0s\nstrategy is \"steep\"; allowed: linear or exponential\nburstiness is NaN; allowed: 0.001 or more, or inf"},
 		{Diurnal{1, 1.5, -1, 2, 1}, "amplitude is 1.5; allowed: 0 to 1\nperiod is -1ns; allowed: 1µs to 87840h0m0s\nphase is 2; allowed: 0 to 1"},

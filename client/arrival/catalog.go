@@ -30,6 +30,12 @@ func Catalog() spec.Catalog[Process] {
 			Make: func() Process { return &Ramp{Over: time.Minute, Strategy: Linear, Burstiness: 1} },
 		},
 		{
+			Name: "surge", Doc: "a steady rate that is a multiple of itself for a while", Source: "article 9: overload with a beginning and an end",
+			Make: func() Process {
+				return &Surge{Factor: 3, From: time.Minute, For: time.Minute, Burstiness: 1}
+			},
+		},
+		{
 			Name: "diurnal", Doc: "a rate that swings like a day", Source: "a sinusoid",
 			Make: func() Process {
 				return &Diurnal{Amplitude: 0.5, Period: 24 * time.Hour, Burstiness: 1}

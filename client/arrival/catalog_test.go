@@ -18,6 +18,7 @@ func TestParse(t *testing.T) {
 		"gamma:burstiness=inf,rate=3":                     &Gamma{3, math.Inf(1), 0},
 		"on-off:on-rate=9,off=1m":                         &OnOff{9, 0, 10 * time.Second, time.Minute, 1},
 		"ramp:start=1,end=20,over=5m,strategy=linear":     &Ramp{1, 20, 5 * time.Minute, Linear, 1},
+		"surge:rate=2,factor=4,for=30s":                   &Surge{2, 4, time.Minute, 30 * time.Second, 1},
 		"diurnal:rate=2,amplitude=1,period=1h,phase=0.75": &Diurnal{2, 1, time.Hour, 0.75, 1},
 	} {
 		if p, err := Parse(text); err != nil || !reflect.DeepEqual(p, want) {
@@ -28,8 +29,8 @@ func TestParse(t *testing.T) {
 
 func TestParse_NamesEveryMistake(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                `"" is not an arrival process; allowed: constant, poisson, gamma, on-off, ramp, diurnal`,
-		"list:at=1":                       `"list" is not an arrival process; allowed: constant, poisson, gamma, on-off, ramp, diurnal`,
+		"":                                `"" is not an arrival process; allowed: constant, poisson, gamma, on-off, ramp, surge, diurnal`,
+		"list:at=1":                       `"list" is not an arrival process; allowed: constant, poisson, gamma, on-off, ramp, surge, diurnal`,
 		"poisson":                         "poisson: rate is 0; allowed: 1e-09 to 1e+09 sessions a second",
 		"gamma:rate=2,cv=3":               `gamma: "cv" is no key; allowed: rate, burstiness, exactly`,
 		"gamma:rate=x,burstiness=0":       `gamma: rate is "x"; allowed: a number`,
@@ -50,7 +51,7 @@ func TestCatalog_IsDescribed(t *testing.T) {
 			t.Errorf("%s is not described", e.Name)
 		}
 	}
-	if strings.Count(help, "rate=0 ") != 4+2 || !strings.Contains(help, "amplitude=0.5") { // on-off has two
+	if strings.Count(help, "rate=0 ") != 5+2 || !strings.Contains(help, "amplitude=0.5") { // on-off has two
 		t.Errorf("described as\n%s", help)
 	}
 }

@@ -175,6 +175,14 @@ var reasonNames = [reasons]string{
 // String returns the reason's name in snake_case, as metrics and logs show it.
 func (r Reason) String() string { return reasonNames[r] }
 
+// RetryAfter is what a refused client is told, in whole seconds, where those before it are
+// predicted to wait so long: a second at least, and no more than a minute, since what lies
+// further ahead can't be predicted.
+func RetryAfter(wait time.Duration) time.Duration {
+	wait = min(max(wait, time.Second), time.Minute)
+	return (wait + time.Second - 1) / time.Second * time.Second
+}
+
 // Action is something that the driver must do.
 type Action struct {
 	Kind       ActionKind

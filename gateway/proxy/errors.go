@@ -185,18 +185,13 @@ func (c *call) refuseFor(why flow.Reason, wait time.Duration) {
 	c.refuse(kind, e)
 }
 
-// latestRetry is the most that a client is asked to wait: what lies further ahead can't be
-// predicted.
-const latestRetry = time.Minute
-
 // retryAfter tells the client to come back no sooner than in a second. What was said before
 // stays; a heartbeat may have opened the answer meanwhile.
 func (c *call) retryAfter(wait time.Duration) {
-	wait = min(max(wait, time.Second), latestRetry)
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	if h := c.out.w.Header(); !c.out.ahead && h.Get("Retry-After") == "" {
-		h.Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+		h.Set("Retry-After", strconv.Itoa(int(flow.RetryAfter(wait)/time.Second)))
 	}
 }
 
