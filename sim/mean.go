@@ -21,19 +21,8 @@ func Mean(runs []Summary) (mean, half Summary) {
 		values = append(values, reflect.ValueOf(&runs[i]).Elem())
 	}
 	average(reflect.ValueOf(&mean).Elem(), reflect.ValueOf(&half).Elem(), values)
-	for class := range classes(runs) {
-		of := make([]Summary, 0, len(runs))
-		for i := range runs {
-			if c, ok := runs[i].Classes[class]; ok {
-				of = append(of, c)
-			}
-		}
-		m, h := Mean(of)
-		if mean.Classes == nil {
-			mean.Classes, half.Classes = map[string]Summary{}, map[string]Summary{}
-		}
-		mean.Classes[class], half.Classes[class] = m, h
-	}
+	mean.Classes, half.Classes = meanParts(runs, func(s *Summary) map[string]Summary { return s.Classes })
+	mean.Tenants, half.Tenants = meanParts(runs, func(s *Summary) map[string]Summary { return s.Tenants })
 	for why := range mean.Unfinished {
 		var ns []float64
 		for i := range runs {
@@ -45,15 +34,22 @@ func Mean(runs []Summary) (mean, half Summary) {
 	return mean, half
 }
 
-// classes returns the names of all classes that one of the runs has.
-func classes(runs []Summary) map[string]bool {
-	names := map[string]bool{}
+// meanParts does Mean's work on the classes or tenants of the runs: each of those that one of
+// them has, over the runs that have it. It returns nil where there are none.
+func meanParts(runs []Summary, of func(*Summary) map[string]Summary) (mean, half map[string]Summary) {
+	parts := map[string][]Summary{}
 	for i := range runs {
-		for class := range runs[i].Classes {
-			names[class] = true
+		for name, s := range of(&runs[i]) {
+			parts[name] = append(parts[name], s)
 		}
 	}
-	return names
+	for name, all := range parts {
+		if mean == nil {
+			mean, half = map[string]Summary{}, map[string]Summary{}
+		}
+		mean[name], half[name] = Mean(all)
+	}
+	return mean, half
 }
 
 // average does Mean's work on the numbers of a struct and of those within it.

@@ -203,6 +203,10 @@ type Summary struct {
 	// Classes has the same of each class of a workload that has several. Gaps between outputs
 	// and what engines report have no class: these are NaN there.
 	Classes map[string]Summary `json:"classes,omitempty"`
+
+	// Tenants has the same of each tenant of a workload that has several; those whose tenant
+	// is not known are one, without a name.
+	Tenants map[string]Summary `json:"tenants,omitempty"`
 }
 
 // least is the shortest time in seconds that rates are told of.

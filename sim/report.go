@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -151,7 +152,10 @@ func WriteTable(w io.Writer, first string, rows []Row) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if err := writeClasses(w, rows); err != nil {
+	if err := writeParts(w, rows, "class", func(s *Summary) map[string]Summary { return s.Classes }); err != nil {
+		return err
+	}
+	if err := writeParts(w, rows, "tenant", func(s *Summary) map[string]Summary { return s.Tenants }); err != nil {
 		return err
 	}
 	return writeLosses(w, rows)
@@ -198,19 +202,20 @@ func (c *column) cell(s *Summary) string {
 	return fmt.Sprintf(c.form, v)
 }
 
-// classColumns are the columns that a table of classes has.
-var classColumns = []string{"calls", "ttft_s_p50", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "session_completion_s_p95", "slo_attainment", "cached_token_ratio"}
+// partColumns are the columns that a table of classes or tenants has.
+var partColumns = []string{"calls", "ttft_s_p50", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "session_completion_s_p95", "slo_attainment", "cached_token_ratio"}
 
-// writeClasses writes a table of the classes, if a row has any.
-func writeClasses(w io.Writer, rows []Row) error {
-	if !slices.ContainsFunc(rows, func(r Row) bool { return len(r.Classes) > 0 }) {
+// writeParts writes a table of the rows' classes or tenants, if a row has any. A part without
+// a name is shown as a dash.
+func writeParts(w io.Writer, rows []Row, kind string, parts func(*Summary) map[string]Summary) error {
+	if !slices.ContainsFunc(rows, func(r Row) bool { return len(parts(&r.Summary)) > 0 }) {
 		return nil
 	}
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	head, units := []string{"policy", "class"}, []string{"", ""}
+	head, units := []string{"policy", kind}, []string{"", ""}
 	for _, c := range columns {
-		if slices.Contains(classColumns, c.name) {
+		if slices.Contains(partColumns, c.name) {
 			name, unit, _ := strings.Cut(c.head, ",")
 			head, units = append(head, name), append(units, unit)
 		}
@@ -218,11 +223,12 @@ func writeClasses(w io.Writer, rows []Row) error {
 	fmt.Fprintln(t, strings.Join(head, "\t")+"\t")
 	fmt.Fprintln(t, strings.Join(units, "\t")+"\t")
 	for i := range rows {
-		for _, class := range slices.Sorted(maps.Keys(rows[i].Classes)) {
-			of := rows[i].Classes[class]
-			line := []string{rows[i].Policy, class}
+		all := parts(&rows[i].Summary)
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			of := all[name]
+			line := []string{rows[i].Policy, cmp.Or(name, "-")}
 			for _, c := range columns {
-				if slices.Contains(classColumns, c.name) {
+				if slices.Contains(partColumns, c.name) {
 					line = append(line, c.cell(&of))
 				}
 			}

@@ -103,7 +103,7 @@ func (s Scenario) Run() (*Summary, error) {
 	if len(s.Engines) == 0 {
 		return nil, fmt.Errorf("no engines")
 	}
-	m := meters{all: NewMeter(mono.Time(s.Warmup), mono.Never, s.SLO, len(s.Engines)), classes: map[string]*Meter{}}
+	m := meters{all: NewMeter(mono.Time(s.Warmup), mono.Never, s.SLO, len(s.Engines)), classes: map[string]*Meter{}, tenants: map[string]*Meter{}}
 	reference := s.Engines[0].Config
 	if s.Reference != nil {
 		reference = *s.Reference
@@ -124,7 +124,7 @@ func (s Scenario) Run() (*Summary, error) {
 		}, Sampled: s.Sampled, Gaps: m.all.Gaps, Decided: s.Decided,
 		Ended: func(r *Record) {
 			st := r.Tag.(*step)
-			m.call(st.session.record.Class, r)
+			m.call(&st.session.record, r)
 			if s.Ended != nil {
 				s.Ended(&st.session.record, st.index, r)
 			}
@@ -150,10 +150,12 @@ func (s Scenario) Run() (*Summary, error) {
 	for _, e := range result.Stats {
 		summary.Preemptions += Number(e.Preemptions)
 	}
-	for class, c := range summary.Classes {
-		nan := Number(math.NaN())
-		c.QueuePeak, c.KVUtilization, c.Preemptions = nan, nan, nan
-		summary.Classes[class] = c
+	for _, parts := range []map[string]Summary{summary.Classes, summary.Tenants} {
+		for name, c := range parts {
+			nan := Number(math.NaN())
+			c.QueuePeak, c.KVUtilization, c.Preemptions = nan, nan, nan
+			parts[name] = c
+		}
 	}
 	return &summary, nil
 }
@@ -161,50 +163,62 @@ func (s Scenario) Run() (*Summary, error) {
 // ErrHopeless is returned by a run that has missed the SLO too often; see Scenario.Misses.
 var ErrHopeless = errors.New("too many calls have missed the SLO")
 
-// meters are that of a run and those of its classes.
+// meters are that of a run, and those of its classes and tenants.
 type meters struct {
 	all     *Meter
 	classes map[string]*Meter
+	tenants map[string]*Meter
 }
 
-func (m *meters) of(class string) *Meter {
-	c := m.classes[class]
+// of returns the meter of a part of the run.
+func (m *meters) of(parts map[string]*Meter, name string) *Meter {
+	c := parts[name]
 	if c == nil {
 		c = NewMeter(m.all.From, m.all.To, m.all.SLO, len(m.all.sent))
 		c.Unloaded = m.all.Unloaded
-		m.classes[class] = c
+		parts[name] = c
 	}
 	return c
 }
 
-func (m *meters) call(class string, r *Record) {
+func (m *meters) call(s *SessionRecord, r *Record) {
 	m.all.Call(r)
-	m.of(class).Call(r)
+	m.of(m.classes, s.Class).Call(r)
+	m.of(m.tenants, s.Tenant).Call(r)
 }
 
 func (m *meters) session(r *SessionRecord) {
 	m.all.Session(r)
-	m.of(r.Class).Session(r)
+	m.of(m.classes, r.Class).Session(r)
+	m.of(m.tenants, r.Tenant).Session(r)
 }
 
 // until ends the time that is measured with the last call that comes by itself.
 func (m *meters) until(last mono.Time) {
 	m.all.To = last + 1
-	for _, c := range m.classes {
-		c.To = last + 1
+	for _, parts := range []map[string]*Meter{m.classes, m.tenants} {
+		for _, c := range parts {
+			c.To = last + 1
+		}
 	}
 }
 
 func (m *meters) summary() Summary {
 	s := m.all.Summary()
-	if len(m.classes) < 2 {
-		return s
-	}
-	s.Classes = map[string]Summary{}
-	for class, c := range m.classes {
-		s.Classes[class] = c.Summary()
-	}
+	s.Classes, s.Tenants = summaries(m.classes), summaries(m.tenants)
 	return s
+}
+
+// summaries returns nil where there is one part alone: it is the whole.
+func summaries(parts map[string]*Meter) map[string]Summary {
+	if len(parts) < 2 {
+		return nil
+	}
+	all := map[string]Summary{}
+	for name, c := range parts {
+		all[name] = c.Summary()
+	}
+	return all
 }
 
 // Router returns one of the gateways, counted from 0. The scenario has its Defaults.

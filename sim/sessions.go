@@ -53,10 +53,11 @@ type SessionsConfig struct {
 // SessionRecord is what became of a session.
 type SessionRecord struct {
 	ID, Class string
-	At, End   mono.Time // of its start, and of its last call's end
-	Calls     int       // that were sent
-	Skipped   int       // that were not, because one that they wait for failed
-	Failed    bool      // a call of it did
+	workload.Terms
+	At, End mono.Time // of its start, and of its last call's end
+	Calls   int       // that were sent
+	Skipped int       // that were not, because one that they wait for failed
+	Failed  bool      // a call of it did
 }
 
 // Sessions is a Feed of a workload. Close it when the run is over.
@@ -83,7 +84,16 @@ type session struct {
 	running int
 	router  int
 	key     kvblock.Hash
+	tenant  kvblock.Hash
 	at      mono.Time
+}
+
+// tenant returns the hash by which a gateway knows a tenant; 0 for none.
+func tenant(name string) kvblock.Hash {
+	if name == "" {
+		return 0
+	}
+	return max(kvblock.Seed("tenant", name), 1)
 }
 
 // step is a call of a session; a pointer to it is the Tag of its Call.
@@ -156,8 +166,8 @@ func (s *Sessions) read() {
 	at := mono.Time(mono.FromSeconds(w.At.Seconds() / s.cfg.Rate))
 	r := seed.New(s.cfg.Seed, seed.Route, uint64(s.begun), 0)
 	s.coming = &session{
-		record: SessionRecord{ID: w.ID, Class: w.Class, At: at}, calls: w.Calls, waits: make([]int32, len(w.Calls)),
-		steps: make([]step, len(w.Calls)), router: r.Intn(s.cfg.Routers), key: kvblock.Seed(w.ID), at: at,
+		record: SessionRecord{ID: w.ID, Class: w.Class, Terms: w.Terms, At: at}, calls: w.Calls, waits: make([]int32, len(w.Calls)),
+		tenant: tenant(w.Tenant), steps: make([]step, len(w.Calls)), router: r.Intn(s.cfg.Routers), key: kvblock.Seed(w.ID), at: at,
 	}
 	for i := range s.coming.steps {
 		s.coming.steps[i] = step{session: s.coming, index: i}
@@ -249,6 +259,9 @@ func (s *Sessions) fill(c *Call, st *step, at mono.Time) {
 	c.Request.Retry = st.tries > 0
 	q.ID, q.Stream, q.InputTokens, q.Key = selection.CallID(s.calls), w.OutputTokens > 0, w.PromptTokens, st.session.key
 	q.Conversation = st.session.key
+	terms := &st.session.record.Terms
+	q.Tenant, q.Share, q.Priority = st.session.tenant, terms.Share, int32(terms.Priority)
+	q.Deadline, q.Firm = terms.Deadline, terms.Deadline > 0
 	if w.OutputTokens == 0 {
 		q.Kind = selection.Embed
 	}

@@ -456,7 +456,7 @@ func TestValidate_NamesEveryMistake(t *testing.T) {
 		{Subagents{Context: 1}, []string{"context is 1", "task is 0", "rounds is 0", "branches is 0", "steps is 0", "briefing is 0", "result is 0"}},
 		{Subagents{System: Fixed(1), Task: Fixed(1), Rounds: 1000, Branches: Fixed(1000), Steps: 1000, Briefing: Fixed(1), Result: Fixed(1), Context: 1 << 20}, []string{"rounds · branches is 1000000; allowed: 1 to 256", "rounds · branches · steps is 65537000; allowed: 1 to 65536"}},
 		{Mix{}, []string{"parts is 0"}},
-		{Mix{{"a", 1, Random{0, Fixed(1), Fixed(1)}, nil}, {"a", -1, Random{}, nil}, {"", math.NaN(), Random{}, nil}}, []string{"part 2 has the name \"a\"", "a: weight is -1", "a: input is 0", "part 3 has the name \"\"", ": weight is NaN"}},
+		{Mix{{"a", 1, Random{0, Fixed(1), Fixed(1)}, nil, Terms{}}, {"a", -1, Random{}, nil, Terms{}}, {"", math.NaN(), Random{}, nil, Terms{}}}, []string{"part 2 has the name \"a\"", "a: weight is -1", "a: input is 0", "part 3 has the name \"\"", ": weight is NaN"}},
 	} {
 		err := test.g.Validate()
 		if err == nil {

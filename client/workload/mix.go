@@ -16,6 +16,7 @@ type Part struct {
 	Weight     float64 // the class has its weight's share of all sessions; > 0
 	Generator  Generator
 	Objectives []Objective // that its calls are held to; may be empty
+	Terms      Terms       // of its sessions, where the generator gives them none
 }
 
 const maxParts = 100
@@ -35,6 +36,9 @@ func (m Mix) Validate() error {
 		}
 		if err := p.Generator.Validate(); err != nil {
 			c.say("%s: %s", p.Name, strings.ReplaceAll(err.Error(), "\n", "\n"+p.Name+": "))
+		}
+		if err := p.Terms.validate(); err != nil {
+			c.say("%s: %v", p.Name, err)
 		}
 	}
 	return c.join()
@@ -58,6 +62,9 @@ func (m Mix) Session(root uint64, n int) Session {
 	s := m[i].Generator.Session(m.root(root, i), n)
 	if s.Class == "" {
 		s.Class = m[i].Name
+	}
+	if s.Terms == (Terms{}) {
+		s.Terms = m[i].Terms
 	}
 	return s
 }

@@ -29,6 +29,7 @@ type Session struct {
 	ID    string        // of the trace; for messages
 	At    time.Duration // since the workload's start
 	Class string        // what kind of work it is, for results by class; may be empty
+	Terms               // of all its calls
 	Calls []Call        // in the order of their Offset
 }
 

@@ -11,6 +11,9 @@ func (s *Session) Validate(blockTokens int) error {
 	if s.At < 0 {
 		return fmt.Errorf("the session's At is %v; allowed: 0 or more", s.At)
 	}
+	if err := s.Terms.validate(); err != nil {
+		return fmt.Errorf("the session's %w", err)
+	}
 	if len(s.Calls) == 0 {
 		return fmt.Errorf("the session's Calls has none; allowed: one or more")
 	}

@@ -81,6 +81,15 @@ func (s *scanner) positive(field string) float64 {
 	return f
 }
 
+// share reads a tenant's share.
+func (s *scanner) share() float64 {
+	f := s.positive("share")
+	if s.err == nil && f > workload.MaxShare {
+		s.fail("share is %v; allowed: above 0, to %v", f, float64(workload.MaxShare))
+	}
+	return f
+}
+
 // truth reads true or false.
 func (s *scanner) truth(field string) bool {
 	switch s.peek() {
@@ -109,6 +118,14 @@ func (k *told) session(record []byte, s *workload.Session) (bool, error) {
 			s.At = k.nanoseconds("at_ns")
 		case "class":
 			s.Class = string(k.str())
+		case "tenant":
+			s.Tenant = string(k.str())
+		case "share":
+			s.Share = k.share()
+		case "priority":
+			s.Priority = int(k.integer("priority", -workload.MaxPriority, workload.MaxPriority))
+		case "deadline_ns":
+			s.Deadline = k.nanoseconds("deadline_ns")
 		case "calls":
 			for k.open('['); k.more(']'); {
 				s.Calls = append(s.Calls, k.call())

@@ -19,7 +19,7 @@ import (
 )
 
 func sameSession(a, b workload.Session) bool {
-	return a.ID == b.ID && a.At == b.At && a.Class == b.Class && slices.EqualFunc(a.Calls, b.Calls, func(x, y workload.Call) bool {
+	return a.ID == b.ID && a.At == b.At && a.Class == b.Class && a.Terms == b.Terms && slices.EqualFunc(a.Calls, b.Calls, func(x, y workload.Call) bool {
 		return slices.Equal(x.After, y.After) && x.Gap == y.Gap && x.Offset == y.Offset &&
 			x.Adapter == y.Adapter && x.PromptTokens == y.PromptTokens && x.OutputTokens == y.OutputTokens &&
 			slices.Equal(x.Blocks, y.Blocks) && slices.Equal(x.AnswerBlocks, y.AnswerBlocks)
@@ -57,6 +57,13 @@ func TestWrite_IsReadBackAsTheSameSource(t *testing.T) {
 // anew.
 func drawSession(t *rapid.T, at time.Duration, blockTokens int) workload.Session {
 	s := workload.Session{ID: rapid.String().Draw(t, "id"), At: at, Class: rapid.SampledFrom([]string{"", "a \"b\"\n\\"}).Draw(t, "class")}
+	if rapid.Bool().Draw(t, "terms") {
+		s.Terms = workload.Terms{
+			Tenant: rapid.SampledFrom([]string{"", "a\tb"}).Draw(t, "tenant"), Share: rapid.SampledFrom([]float64{0, 0.1, 3, workload.MaxShare}).Draw(t, "share"),
+			Priority: rapid.IntRange(-workload.MaxPriority, workload.MaxPriority).Draw(t, "priority"),
+			Deadline: time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "deadline")),
+		}
+	}
 	for i := range rapid.IntRange(1, 6).Draw(t, "calls") {
 		var c workload.Call
 		var all []kvblock.Hash

@@ -73,6 +73,7 @@ func (f *format) play(file File, s settings, yield func(workload.Session, error)
 	wanted := true
 	f.read(p, func(s workload.Session) bool {
 		s.ID, s.Class = strings.ToValidUTF8(s.ID, "\uFFFD"), strings.ToValidUTF8(s.Class, "\uFFFD")
+		s.Tenant = strings.ToValidUTF8(s.Tenant, "\uFFFD")
 		p.tally.Sessions++
 		p.tally.Calls += len(s.Calls)
 		wanted = yield(s, nil)

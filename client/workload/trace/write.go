@@ -63,6 +63,7 @@ func appendSession(b []byte, s *workload.Session) []byte {
 	if s.Class != "" {
 		b = appendString(b, `,"class":`, s.Class)
 	}
+	b = appendTerms(b, &s.Terms)
 	b = append(b, `,"calls":[`...)
 	for i := range s.Calls {
 		if i > 0 {
@@ -71,6 +72,22 @@ func appendSession(b []byte, s *workload.Session) []byte {
 		b = appendCall(b, s.Calls, i)
 	}
 	return append(b, "]}\n"...)
+}
+
+func appendTerms(b []byte, t *workload.Terms) []byte {
+	if t.Tenant != "" {
+		b = appendString(b, `,"tenant":`, t.Tenant)
+	}
+	if t.Share > 0 {
+		b = strconv.AppendFloat(append(b, `,"share":`...), t.Share, 'g', -1, 64)
+	}
+	if t.Priority != 0 {
+		b = appendInt(b, `,"priority":`, int64(t.Priority))
+	}
+	if t.Deadline > 0 {
+		b = appendInt(b, `,"deadline_ns":`, int64(t.Deadline))
+	}
+	return b
 }
 
 func appendCall(b []byte, calls []workload.Call, i int) []byte {
