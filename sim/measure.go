@@ -34,15 +34,15 @@ type Meter struct {
 	SLO      SLO
 	Unloaded func(tokens int) time.Duration // of a prompt; needed where SLO.Prefill is set
 
-	calls, succeeded, good                       int64
-	unfinished                                   map[string]int64 // by what became of them instead
-	retries                                      int64
-	attempts, again                              int64 // upstream, and tries of clients beyond the first: of all that was sent
-	tokens, prompt, cached                       int64
-	ttft, tpot, itl, e2e, held, normal, sessions stats.Histogram // nanoseconds; normal: by output token
-	failedSessions, skipped                      int64
-	sent                                         []int64 // calls by engine of their last attempt
-	fresh                                        []int64 // their prompt tokens that were not cached, likewise
+	calls, succeeded, good                                 int64
+	unfinished                                             map[string]int64 // by what became of them instead
+	retries                                                int64
+	attempts, again                                        int64 // upstream, and tries of clients beyond the first: of all that was sent
+	tokens, prompt, cached                                 int64
+	ttft, tpot, itl, e2e, held, patience, normal, sessions stats.Histogram // nanoseconds; normal: by output token
+	failedSessions, skipped                                int64
+	sent                                                   []int64 // calls by engine of their last attempt
+	fresh                                                  []int64 // their prompt tokens that were not cached, likewise
 }
 
 // NewMeter returns a meter of calls that come within the time, over so many engines.
@@ -57,8 +57,8 @@ func (m *Meter) keeps(r *Record) bool {
 		s.TTFT = s.ttft(m.Unloaded(r.Prompt))
 	}
 	return r.Succeeded() &&
-		(s.TTFT == 0 || r.First.Sub(r.Wanted()) <= s.TTFT) &&
-		(s.E2E == 0 || r.End.Sub(r.Wanted()) <= s.E2E) &&
+		(s.TTFT == 0 || r.First.Sub(r.At) <= s.TTFT) &&
+		(s.E2E == 0 || r.End.Sub(r.At) <= s.E2E) &&
 		(s.TPOT == 0 || r.Tokens < 2 || float64(r.End.Sub(r.First)) <= float64(s.TPOT)*float64(r.Tokens-1))
 }
 
@@ -95,7 +95,8 @@ func (m *Meter) Call(r *Record) {
 	m.prompt += int64(r.Prompt)
 	m.cached += int64(r.Cached)
 	m.fresh[r.Engine] += int64(r.Prompt - r.Cached)
-	first, all := r.First.Sub(r.Wanted()), r.End.Sub(r.Wanted())
+	first, all := r.First.Sub(r.At), r.End.Sub(r.At)
+	m.patience.Add(int64(r.First.Sub(r.Wanted())))
 	m.ttft.Add(int64(first))
 	m.e2e.Add(int64(all))
 	m.held.Add(int64(r.Held))
@@ -181,22 +182,23 @@ type Summary struct {
 	Normalized Quantiles `json:"normalized_latency_s"` // that by output token
 	Session    Quantiles `json:"session_completion_s"` // from a session's start to its last call's end
 
-	FailedSessions Number `json:"failed_sessions"`
-	Skipped        Number `json:"skipped_calls"`       // not sent, because one that they wait for failed
-	Attainment     Number `json:"slo_attainment"`      // share of the calls that came that kept the SLO
-	Goodput        Number `json:"goodput_rps"`         // those by second of the time that is measured
-	Rate           Number `json:"calls_rps"`           // calls that came by second
-	OutputRate     Number `json:"output_tokens_per_s"` // answer tokens of the calls that came within the time, by second of it
-	CachedRatio    Number `json:"cached_token_ratio"`  // prompt tokens found in an engine's cache, of those of answered calls
-	AssignmentGap  Number `json:"assignment_gap"`      // most less fewest calls that an engine got
-	CallImbalance  Number `json:"call_imbalance"`      // most calls that an engine got, by the mean
-	WorkImbalance  Number `json:"work_imbalance"`      // most uncached prompt tokens that an engine got, by the mean
-	Retries        Number `json:"retries"`
-	Attempts       Number `json:"attempts"`       // upstream, of these calls and of all that their clients sent again
-	ClientRetries  Number `json:"client_retries"` // calls that clients sent again
-	QueuePeak      Number `json:"queue_peak"`     // most requests that waited in one engine
-	KVUtilization  Number `json:"kv_utilization"` // mean share of KV blocks in use, over engines and time
-	Preemptions    Number `json:"preemptions"`
+	FailedSessions Number    `json:"failed_sessions"`
+	Skipped        Number    `json:"skipped_calls"`       // not sent, because one that they wait for failed
+	Attainment     Number    `json:"slo_attainment"`      // share of the calls that came that kept the SLO
+	Goodput        Number    `json:"goodput_rps"`         // those by second of the time that is measured
+	Rate           Number    `json:"calls_rps"`           // calls that came by second
+	OutputRate     Number    `json:"output_tokens_per_s"` // answer tokens of the calls that came within the time, by second of it
+	CachedRatio    Number    `json:"cached_token_ratio"`  // prompt tokens found in an engine's cache, of those of answered calls
+	AssignmentGap  Number    `json:"assignment_gap"`      // most less fewest calls that an engine got
+	CallImbalance  Number    `json:"call_imbalance"`      // most calls that an engine got, by the mean
+	WorkImbalance  Number    `json:"work_imbalance"`      // most uncached prompt tokens that an engine got, by the mean
+	Retries        Number    `json:"retries"`
+	Attempts       Number    `json:"attempts"`       // upstream, of these calls and of all that their clients sent again
+	Patience       Quantiles `json:"since_wanted_s"` // from when a client first asked to its first content, over all its tries
+	ClientRetries  Number    `json:"client_retries"` // calls that clients sent again
+	QueuePeak      Number    `json:"queue_peak"`     // most requests that waited in one engine
+	KVUtilization  Number    `json:"kv_utilization"` // mean share of KV blocks in use, over engines and time
+	Preemptions    Number    `json:"preemptions"`
 
 	Events int `json:"-"` // that the simulator handled
 
@@ -225,7 +227,7 @@ func (m *Meter) Summary() Summary {
 		Normalized: seconds(&m.normal), Session: seconds(&m.sessions),
 		Attainment: per(m.good, float64(m.calls)), Goodput: per(m.good, span), Rate: per(m.calls, span),
 		OutputRate: per(m.tokens, span), CachedRatio: per(m.cached, float64(m.prompt)),
-		Retries: Number(m.retries), Attempts: Number(m.attempts), ClientRetries: Number(m.again),
+		Retries: Number(m.retries), Attempts: Number(m.attempts), ClientRetries: Number(m.again), Patience: seconds(&m.patience),
 	}
 	for why, n := range m.unfinished {
 		if s.Unfinished == nil {
