@@ -66,6 +66,7 @@ var drawing = []room{
 
 	{"gateway/flow", pure, gateway},
 	{"gateway/admission", pure, gateway},
+	{"gateway/demand", pure, gateway},
 	{"gateway/attempt", pure, gateway},
 	{"gateway/proxy", live, gateway},
 	{"gateway/extproc", live, gateway},
