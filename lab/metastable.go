@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"kvasir/client/arrival"
-	"kvasir/client/workload"
-	"kvasir/gateway/admission"
 	"kvasir/internal/mono"
 	"kvasir/internal/stats"
 	"kvasir/sim"
@@ -49,16 +47,15 @@ const calm = 60 * time.Second
 // slice is the width in which good calls are counted.
 const slice = 5 * time.Second
 
-func (x *metastable) defences() []defence {
-	slo := seconds(x.ttft)
-	return []defence{
-		{"engines queue, clients retry", nil},
-		{"engines queue, clients try once", func(_ *pressure, s *sim.Scenario) { s.Workload.Clients.Retries = 0 }},
-		{"the gateway refuses what can't be in time", func(x *pressure, s *sim.Scenario) {
-			held(admission.FIFO, slo)(x, s)
-			s.Workload.Source = s.Workload.Source.On(func(*workload.Session) workload.Terms { return workload.Terms{Deadline: slo} })
-		}},
-	}
+// defences are the rows.
+func (x *metastable) defences() []sim.Defence {
+	all := sim.Defences()
+	none, refusing := all[0], all[len(all)-1]
+	none.Name = "engines queue, clients try again"
+	once := none
+	once.Name, once.Apply = "engines queue, clients try once", func(s *sim.Scenario) { s.Workload.Clients.Retries = 0 }
+	refusing.Name = "the gateway refuses what can't be in time"
+	return []sim.Defence{none, once, refusing}
 }
 
 // recovered is what came of a surge.
@@ -68,14 +65,12 @@ type recovered struct {
 	by             []float64
 }
 
-func (x *metastable) play(d defence, root uint64) recovered {
+func (x *metastable) play(d sim.Defence, root uint64) recovered {
 	surge, after := time.Duration(x.surge)*time.Second, time.Duration(x.after)*time.Second
 	lasts := calm + surge + after
 	comes := arrival.Surge{Rate: float64(x.capacity * x.load), Factor: x.factor, From: calm, For: surge, Burstiness: 1}
 	s := x.scenario(root, x.work(), comes, lasts)
-	if d.apply != nil {
-		d.apply(&x.pressure, &s)
-	}
+	d.Apply(&s)
 	good, came := goodBy{width: slice}, goodBy{width: slice}
 	s.Ended = func(_ *sim.SessionRecord, _ int, r *sim.Record) {
 		good.add(r, s.SLO)
@@ -120,7 +115,7 @@ func (x *metastable) run(seeds int) Findings {
 			r := x.play(d, x.root(n))
 			before, during, back = append(before, r.before), append(during, r.during), append(back, r.back)
 			if n == 0 {
-				series := Series{Name: d.name}
+				series := Series{Name: d.Name}
 				for i, y := range r.by {
 					series.X, series.Y = append(series.X, float64(i)*slice.Seconds()), append(series.Y, y)
 				}
@@ -128,7 +123,7 @@ func (x *metastable) run(seeds int) Findings {
 			}
 		}
 		backs = append(backs, back)
-		t.Rows = append(t.Rows, []Cell{Text(d.name), Mean(before, 1), Mean(during, 1), Mean(back, 0)})
+		t.Rows = append(t.Rows, []Cell{Text(d.Name), Mean(before, 1), Mean(during, 1), Mean(back, 0)})
 	}
 	worst := 0.0
 	for _, b := range backs[len(backs)-1] {

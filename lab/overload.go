@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"kvasir/client/arrival"
-	"kvasir/client/workload"
-	"kvasir/gateway/admission"
 	"kvasir/internal/stats"
 	"kvasir/sim"
 )
@@ -35,34 +33,18 @@ func (x *overload) params() []Param {
 // factors are the loads, in capacities.
 var factors = []float64{0.5, 0.9, 1.2, 1.5, 2, 3}
 
-// ladder are the mechanisms, each with all before it.
-func (x *overload) ladder() []defence {
-	slo := seconds(x.ttft)
-	return []defence{
-		{"engines queue", nil},
-		{"calls wait at the gateway", held(admission.FIFO, time.Hour)},
-		{"no longer than the SLO", held(admission.FIFO, slo)},
-		{"deadlines", func(x *pressure, s *sim.Scenario) {
-			held(admission.FIFO, slo)(x, s)
-			s.Workload.Source = s.Workload.Source.On(func(*workload.Session) workload.Terms { return workload.Terms{Deadline: slo} })
-		}},
-	}
-}
-
 // attained is what came of a load.
 type attained struct {
 	good, sent, tries []float64 // calls a second that were good; upstream attempts and clients' tries for each call, by seed
 	p99, refused      []float64 // TTFT of those that were answered, s; per cent of the calls that were given up
 }
 
-func (x *overload) play(d defence, factor float64, seeds int) (a attained) {
+func (x *overload) play(d sim.Defence, factor float64, seeds int) (a attained) {
 	for n := range seeds {
 		lasts := time.Duration(x.lasts) * time.Second
 		s := x.scenario(x.root(n), x.work(), arrival.Poisson{Rate: float64(x.capacity * factor)}, lasts)
 		s.Warmup = lasts / 3
-		if d.apply != nil {
-			d.apply(&x.pressure, &s)
-		}
+		d.Apply(&s)
 		r := x.simulate(s)
 		calls := float64(r.Calls)
 		a.good = append(a.good, float64(r.Attainment)*calls/(lasts-s.Warmup).Seconds())
@@ -83,8 +65,8 @@ func (x *overload) run(seeds int) Findings {
 		t.Columns = append(t.Columns, Column{Name: show(f) + "×"})
 	}
 	var kept [][]float64
-	for _, d := range x.ladder() {
-		row := []Cell{Text(d.name)}
+	for _, d := range sim.Defences() {
+		row := []Cell{Text(d.Name)}
 		var runs [][]float64
 		var last attained
 		for _, f := range factors {
@@ -93,10 +75,10 @@ func (x *overload) run(seeds int) Findings {
 			runs = append(runs, last.good)
 		}
 		t.Rows = append(t.Rows, row)
-		p.Series = append(p.Series, meansAt(d.name, factors, runs))
+		p.Series = append(p.Series, meansAt(d.Name, factors, runs))
 		share := shares(runs)
 		kept = append(kept, share)
-		amp.Rows = append(amp.Rows, []Cell{Text(d.name), Mean(share, 0), Mean(last.p99, 2), Mean(last.sent, 2), Mean(last.tries, 2), Mean(last.refused, 0)})
+		amp.Rows = append(amp.Rows, []Cell{Text(d.Name), Mean(share, 0), Mean(last.p99, 2), Mean(last.sent, 2), Mean(last.tries, 2), Mean(last.refused, 0)})
 	}
 	return Findings{Tables: []Table{t, amp}, Plots: []Plot{p}, Verdicts: x.verdicts(kept)}
 }

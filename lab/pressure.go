@@ -9,7 +9,6 @@ import (
 	"kvasir/client/arrival"
 	"kvasir/client/workload"
 	"kvasir/engine"
-	"kvasir/gateway/admission"
 	"kvasir/selection/policy"
 	"kvasir/sim"
 )
@@ -55,23 +54,6 @@ func (x *pressure) work() workload.Generator {
 }
 
 func around(mean int) workload.Lengths { return workload.Around(mean, 0.5) }
-
-// defence is what stands between clients and engines.
-type defence struct {
-	name  string
-	apply func(x *pressure, s *sim.Scenario)
-}
-
-// holdWork is how much prefill an endpoint is given at a time where calls wait at the gateway.
-const holdWork = 250 * time.Millisecond
-
-// held lets calls wait at the gateway.
-func held(order admission.Order, longest time.Duration) func(*pressure, *sim.Scenario) {
-	return func(x *pressure, s *sim.Scenario) {
-		s.Queue = admission.Default()
-		s.Queue.Work, s.Queue.Order, s.Queue.Bytes, s.Queue.MaxWait, s.Queue.Length = holdWork, order, 1<<40, longest, 1<<20
-	}
-}
 
 // scenario is a run of calls that come as the process says, for so long.
 func (x *pressure) scenario(seed uint64, g workload.Generator, comes arrival.Process, lasts time.Duration) sim.Scenario {

@@ -62,6 +62,11 @@ pool:
   --single-flight SPEC       siblings of a cold prefix wait until the first has computed it, where it
                              saves them so many tokens: min-tokens=1024,max-wait=5s,max-siblings=64
                              (default: none wait)
+  --patience D               a client leaves that has no first token by then (default: none does)
+  --client-retries N         it tries again so often, as SDKs do: after 0.5 s, 1 s, 2 s …, or after the
+                             Retry-After that it was given; it counts as one call (default 0)
+  --deadline D               after it a first token is worth nothing: the gateway refuses calls that
+                             can't make it (default: there is none)
   --max-num-seqs N, --max-num-batched-tokens N, --num-gpu-blocks N, --max-model-len N,
   --enable-chunked-prefill=BOOL, --enable-prefix-caching=BOOL
                              as vLLM's (default: the profile's)
@@ -103,6 +108,8 @@ result:
                              least-outstanding, in place of --rate-scale
   --sensitivity              rank order when prefill, decode and overhead cost 10 % more or less,
                              each time at the same --load (default 0.8 then)
+  --overload LOADS           run at multiples of the capacity (--load), such as 0.8,1,2,3, behind each of
+                             the gateway's defences: what keeps the SLO then; needs --slo-ttft
   --jobs N                   runs at a time (default: the machine's cores)
 
 example:
@@ -125,6 +132,9 @@ type simOptions struct {
 	goodput, sensitivity    bool
 	attainment, tolerance   float64
 	load                    float64 // 0: --rate-scale counts
+	overload                []float64
+	clients                 sim.Clients
+	deadline                time.Duration
 	svg, csv                string
 	gateways                []int
 	sharing                 []sharing

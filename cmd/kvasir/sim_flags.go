@@ -74,6 +74,10 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	f.StringVar(&o.csv, "csv", "", "")
 	f.BoolVar(&o.sensitivity, "sensitivity", false, "")
 	f.Float64Var(&o.load, "load", 0, "")
+	overload := f.String("overload", "", "")
+	f.DurationVar(&o.clients.Patience, "patience", 0, "")
+	f.IntVar(&o.clients.Retries, "client-retries", 0, "")
+	f.DurationVar(&o.deadline, "deadline", 0, "")
 	f.IntVar(&o.jobs, "jobs", runtime.GOMAXPROCS(0), "")
 	if err := f.Parse(args); err != nil {
 		if strings.Contains(err.Error(), "parse error") {
@@ -108,7 +112,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 		flag             string
 		value, min, most int
 	}{
-		{"replicas", *replicas, 1, mostReplicas}, {"seeds", o.seeds, 1, 1000}, {"jobs", o.jobs, 1, 1 << 10},
+		{"replicas", *replicas, 1, mostReplicas}, {"seeds", o.seeds, 1, 1000}, {"client-retries", o.clients.Retries, 0, 10}, {"jobs", o.jobs, 1, 1 << 10},
 	} {
 		if n.value < n.min || n.value > n.most {
 			bad(n.flag, n.value, fmt.Sprintf("%d to %d", n.min, n.most))
@@ -118,7 +122,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 		flag  string
 		value time.Duration
 	}{
-		{"scrape", s.Scrape}, {"scrape-delay", s.Delay}, {"slo-tpot", s.SLO.TPOT}, {"slo-e2e", s.SLO.E2E},
+		{"scrape", s.Scrape}, {"scrape-delay", s.Delay}, {"slo-tpot", s.SLO.TPOT}, {"slo-e2e", s.SLO.E2E}, {"patience", o.clients.Patience}, {"deadline", o.deadline},
 	} {
 		if d.value < 0 || d.value > longest {
 			bad(d.flag, d.value, fmt.Sprintf("0s to %v", longest))
@@ -162,6 +166,9 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	if o.format != "table" && o.format != "json" && o.format != "csv" {
 		bad("format", o.format, "table, json or csv")
 	}
+	if o.overload, err = parseLoads(*overload); err != nil {
+		errs = append(errs, err)
+	}
 	if o.sensitivity && !given["load"] {
 		o.load = 0.8
 	}
@@ -180,6 +187,9 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 		{o.sensitivity, o.format == "csv", "--sensitivity prints a table or JSON, no csv"},
 		{strings.Contains(*gateways+*shared, ","), o.format == "csv" || o.sensitivity || o.timeline != "" || o.calls != "" || o.svg != "" || o.csv != "",
 			"--gateways or --sharing is a list, which prints tables that compare, or JSON; --sensitivity, --format csv, --timeline, --calls, --svg and --csv go with one of each"},
+		{o.overload != nil, o.goodput || o.sensitivity || o.load > 0 || given["rate-scale"] || o.format == "csv" || o.timeline != "" || o.calls != "" || strings.Contains(*gateways+*shared, ","),
+			"--overload finds its rates itself and prints a table of its own, or JSON: no --goodput, --sensitivity, --load, --rate-scale, --format csv, --timeline, --calls, nor lists of gateways"},
+		{o.overload != nil, given["queue"] || given["deadline"], "--overload sets --queue and --deadline itself, one defence after the other"},
 		{o.load > 0, given["rate-scale"], "--rate-scale is given beside --load or --sensitivity, which find the rate"},
 	} {
 		if x.a && x.b {
@@ -188,6 +198,9 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	}
 	if o.load > 0 && s.SLO == (sim.SLO{}) {
 		errs = append(errs, errors.New("--load and --sensitivity need --slo-ttft, --slo-tpot or --slo-e2e"))
+	}
+	if o.overload != nil && s.SLO.TTFT == 0 {
+		errs = append(errs, errors.New("--overload needs --slo-ttft with a duration"))
 	}
 	if o.goodput && s.SLO == (sim.SLO{}) {
 		errs = append(errs, errors.New("--goodput needs --slo-ttft, --slo-tpot or --slo-e2e"))

@@ -27,6 +27,9 @@ type simulator struct {
 	work  *loadedWorkload
 	slots chan struct{}
 	runs  progress
+
+	calm    bool                // clients wait, whatever the flags say: the capacity is looked for
+	defence func(*sim.Scenario) // of the run; nil: as the flags say
 }
 
 // run does what the flags say.
@@ -79,6 +82,8 @@ func (o *simOptions) run(ctx context.Context, env environment) error {
 		report.Config.Gateways, report.Config.Sharing = v.gateways, v.sharing.String()
 		report.Config.Notes = append(report.Config.Notes, notes...)
 		switch {
+		case o.overload != nil:
+			return s.overloadReport(ctx, env.stdout, report)
 		case o.sensitivity:
 			return s.sensitivityReport(ctx, env.stdout, report)
 		case o.goodput:
@@ -332,6 +337,9 @@ func (s *simulator) one(ctx context.Context, p namedPolicy, rate float64, engine
 		return nil, err
 	}
 	x.Workload = sim.SessionsConfig{Source: interruptible(ctx, source), Clock: s.clock, Rate: rate}
+	if !s.calm {
+		s.press(&x)
+	}
 	var timeline *csvFile
 	var calls *csvFile
 	if seed == 0 && p.name == s.policies[0].name {
@@ -357,6 +365,18 @@ func (s *simulator) one(ctx context.Context, p namedPolicy, rate float64, engine
 		return nil, fmt.Errorf("%s: %w", p.name, err)
 	}
 	return result, nil
+}
+
+// press gives a run the clients that the flags describe, their deadline and the gateway's
+// defence.
+func (s *simulator) press(x *sim.Scenario) {
+	x.Workload.Clients = s.clients
+	if s.deadline > 0 {
+		sim.Within(x, s.deadline)
+	}
+	if s.defence != nil {
+		s.defence(x)
+	}
 }
 
 // point runs a policy with all seeds.
@@ -408,11 +428,13 @@ func (s *simulator) search(ctx context.Context, p namedPolicy, engines []sim.Eng
 
 // matchLoad sets the rate to the share of the pool's capacity that --load asks for.
 func (s *simulator) matchLoad(ctx context.Context) error {
+	s.calm = true
 	rate, err := s.rateAt(ctx, s.scenario.Engines)
-	s.rate = rate
+	s.calm, s.rate = false, rate*s.load
 	return err
 }
 
+// rateAt returns the pool's capacity: the rate that least-outstanding keeps the SLO at.
 func (s *simulator) rateAt(ctx context.Context, engines []sim.Engine) (float64, error) {
 	rule, _ := policy.Lookup("least-outstanding")
 	c, err := s.search(ctx, namedPolicy{rule.Name, rule, rule.Params()}, engines)
@@ -420,9 +442,9 @@ func (s *simulator) rateAt(ctx context.Context, engines []sim.Engine) (float64, 
 		return 0, err
 	}
 	if c.Best == nil {
-		return 0, fmt.Errorf("least-outstanding keeps the SLO at no rate down to %g times the workload's: there is no capacity to take %g of", c.Points[0].Rate, s.load)
+		return 0, fmt.Errorf("least-outstanding keeps the SLO at no rate down to %g times the workload's: there is no capacity to take a share of", c.Points[0].Rate)
 	}
-	return c.Best.Rate * s.load, nil
+	return c.Best.Rate, nil
 }
 
 // goodputCurve is a policy's goodput, for JSON and drawings.

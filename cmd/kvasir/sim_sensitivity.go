@@ -30,6 +30,7 @@ func (s *simulator) sensitivityReport(ctx context.Context, out io.Writer, report
 		if err != nil {
 			return fmt.Errorf("%s: %w", v.Name, err)
 		}
+		rate *= s.load
 		rows, err := s.rows(ctx, s.policies, rate, engines)
 		if err != nil {
 			return fmt.Errorf("%s: %w", v.Name, err)

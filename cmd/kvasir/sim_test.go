@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -199,6 +200,13 @@ func TestSim_SaysWhatIsWrong(t *testing.T) {
 		"unknown key \"tokens\"":            {"--trace", excerpt, "--single-flight", "tokens=1"},
 		"tokens is given twice":             {"--trace", excerpt, "--queue", "tokens=1,tokens=2"},
 		"--slow-start: 500ms":               {"--trace", excerpt, "--slow-start", "500ms"},
+		"--overload: \"x\" is not allowed":  {"--trace", excerpt, "--overload", "1,x", "--slo-ttft", "2s"},
+		"--overload: \"1\" is not":          {"--trace", excerpt, "--overload", "2,1", "--slo-ttft", "2s"},
+		"--overload needs --slo-ttft":       {"--trace", excerpt, "--overload", "1,2", "--slo-tpot", "1s"},
+		"--overload finds its rates":        {"--trace", excerpt, "--overload", "1,2", "--slo-ttft", "2s", "--goodput"},
+		"--overload sets --queue":           {"--trace", excerpt, "--overload", "1,2", "--slo-ttft", "2s", "--deadline", "1s"},
+		"--client-retries: 11":              {"--trace", excerpt, "--client-retries", "11"},
+		"--patience: -1s":                   {"--trace", excerpt, "--patience", "-1s"},
 		"--slow-start: 2h":                  {"--trace", excerpt, "--slow-start", "2h"},
 	} {
 		if code, _, errs := simulate(t, args...); code != 2 || !strings.Contains(errs, want) {
@@ -481,4 +489,38 @@ func TestSim_SlowStartSaysHowSoonAnEngineHasItsShare(t *testing.T) {
 	if at, slow := sent("0"), sent("5s"); at < 5 || 3*slow > 2*at {
 		t.Errorf("in the 5 s after it joined it gets %d calls at once, and %d slowly", at, slow)
 	}
+}
+
+// Behind no defence an overload leaves nothing of use; clients that try again send three times as
+// much. The capacity is that of clients that wait.
+func TestSim_Overload(t *testing.T) {
+	args := []string{"--workload", "random:input=2000,output=200", "--arrivals", "poisson:rate=14", "--for", "1m", "--replicas", "1", "--policy", "predicted-ttft",
+		"--slo-ttft", "2s", "--patience", "8s", "--client-retries", "2", "--overload", "0.8,3"}
+	code, out, errs := simulate(t, args...)
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	rows := regexp.MustCompile(`predicted-ttft +none +(\S+) +(\S+) +\d+ % +(\S+)`).FindStringSubmatch(out)
+	if rows == nil {
+		t.Fatal(out)
+	}
+	calm, pressed, attempts := number64(t, rows[1]), number64(t, rows[2]), number64(t, rows[3])
+	if calm < 5 || pressed > calm/4 || attempts < 2.5 {
+		t.Errorf("without a defence %v good calls a second, %v at 3×, %v attempts a call\n%s", calm, pressed, attempts, out)
+	}
+	if !strings.Contains(out, "clients leave after 8s without a first token, and try again up to 2 times") {
+		t.Error(out)
+	}
+	if code, out, errs = simulate(t, append(args, "--format", "json")...); code != 0 || !strings.Contains(out, `"capacity_rate_scale"`) || !strings.Contains(out, `"defence": "deadline"`) {
+		t.Errorf("exit %d, %s%s", code, out, errs)
+	}
+}
+
+func number64(t *testing.T, text string) float64 {
+	t.Helper()
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
 }
