@@ -24,6 +24,7 @@ const (
 	Adapter                        // which LoRA adapter a generated session asks for
 	PeerLoss                       // which words of other gateways are lost
 	Shadow                         // choosing among endpoints by a policy whose choice has no effect
+	Deadline                       // whether a call is refused whose deadline may not be kept
 )
 
 // Rand is a small deterministic generator (SplitMix64: Steele, Lea and Flood, 2014).
