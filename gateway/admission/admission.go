@@ -4,28 +4,35 @@
 // waits in an engine can't be placed anew (article section 9.3; late binding as in SkyWalker's
 // selective pushing, EuroSys '26).
 //
-// The package keeps order and bounds. gateway/flow owns the queues, decides which endpoint
-// has room, and drives them under its machine's lock.
+// The package keeps order and bounds, and says when a pool is saturated. gateway/flow owns the
+// queues, decides which endpoint has room, and drives them under its machine's lock.
 package admission
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
-// Order says who of those that wait goes first.
+// Order says who goes first of those that wait in one band of priority.
 type Order uint8
 
 // The orders.
 const (
 	FIFO       Order = iota // who came first
 	LeastSlack              // who has the least time left: deadline less now less its own prefill
+	Deadline                // whose deadline comes first
+	Fair                    // whose principal has had the least service (Virtual Token Counter, OSDI '24)
+	FairLocal               // of those whose principal is not too far ahead, who finds the longest prefix (deficit longest prefix match, arXiv 2501.14312)
 )
 
-var orderNames = [...]string{"fifo", "least-slack"}
+var orderNames = [...]string{"fifo", "least-slack", "deadline", "fair", "fair-local"}
 
 // String returns the order's name as files and flags have it.
 func (o Order) String() string { return orderNames[o] }
+
+// Fair reports whether the order goes by what principals have had.
+func (o Order) Fair() bool { return o == Fair || o == FairLocal }
 
 // ParseOrder returns the order of that name.
 func ParseOrder(name string) (Order, error) {
@@ -34,7 +41,7 @@ func ParseOrder(name string) (Order, error) {
 			return Order(i), nil
 		}
 	}
-	return 0, fmt.Errorf("order: %q is not allowed; allowed: fifo or least-slack", name)
+	return 0, fmt.Errorf("order: %q is not allowed; allowed: %s", name, strings.Join(orderNames[:], ", "))
 }
 
 // Config is one pool's queue. A pool holds calls where Work or Tokens is set.
@@ -45,20 +52,32 @@ type Config struct {
 	Work   time.Duration // predicted
 	Tokens int64         // not in its prefix cache, as far as is known
 
-	Order Order
+	Order    Order
+	Fairness Fairness // of the fair orders
+	Turn     int      // of so many calls that go, one is of a lower band where some wait; 0: none is
 
 	Length  int           // most calls that wait
 	Bytes   int64         // of their bodies, at most
 	MaxWait time.Duration // longest wait, as predicted when a call comes, and as it turns out
+
+	// MaxWaitRatio is the longest predicted wait as a multiple of the mean service time
+	// (article section 9.3); 0: no such bound.
+	MaxWaitRatio float64
 }
 
 // Default returns the bounds of a queue whose pool holds nothing.
 func Default() Config {
-	return Config{Length: 1024, Bytes: 256 << 20, MaxWait: 30 * time.Second}
+	return Config{Fairness: DefaultFairness(), Turn: 8, Length: 1024, Bytes: 256 << 20, MaxWait: 30 * time.Second}
 }
 
 // On reports whether the pool holds calls.
 func (c Config) On() bool { return c.Work > 0 || c.Tokens > 0 }
+
+// Alike reports whether a queue of this configuration can go on with the other one: who
+// waits keeps its place, and principals what they have had.
+func (c Config) Alike(o Config) bool {
+	return c.Order == o.Order && (!c.Order.Fair() || c.Fairness.By == o.Fairness.By)
+}
 
 // Bound is a bound of a queue.
 type Bound uint8
@@ -68,5 +87,5 @@ const (
 	Within     Bound = iota // none is reached
 	LengthMost              // Config.Length
 	BytesMost               // Config.Bytes
-	WaitMost                // Config.MaxWait
+	WaitMost                // Config.MaxWait, or Config.MaxWaitRatio
 )

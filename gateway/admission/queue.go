@@ -2,87 +2,151 @@ package admission
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"time"
 
+	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
 )
 
 // Waiter is a call that waits.
 type Waiter struct {
-	Call   int32     // its record's index, small and unique among those that wait
-	Rank   int64     // who has the least goes first
-	ID     uint64    // decides between equal ranks
-	Since  mono.Time // when it began to wait; earlier by what it had waited before
-	Bytes  int64     // of its body
-	Tokens int64     // of prefill that it brings
-	Tied   bool      // not every endpoint with room may have it
+	Call      int32     // its record's index, small and unique among those that wait
+	Rank      int64     // who has the least goes first of its band, or of its principal in a fair order
+	ID        uint64    // decides between equal ranks
+	Since     mono.Time // when it began to wait; earlier by what it had waited before
+	Until     mono.Time // it is of no use from then on; 0: it always is
+	Bytes     int64     // of its body
+	Tokens    int64     // of prefill that it brings
+	Tied      bool      // not every endpoint with room may have it
+	Priority  int32     // its band; see MinPriority
+	Principal kvblock.Hash
 }
 
-// Queue holds the calls that wait for one pool. A waiter is found by its call, and goes in
-// logarithmic time, wherever it stands. Those that are tied, which are few, take time in
-// proportion to their number. Nothing is allocated once the queue has been as long as it is.
-// It is not safe for concurrent use.
+// Queue holds the calls that wait for one pool, and keeps account of what principals have had
+// where its order is fair. A waiter is found by its call, and goes in logarithmic time,
+// wherever it stands. Those that are tied, which are few, take time in proportion to their
+// number. Nothing is allocated once the queue has been as long as it is. It is not safe for
+// concurrent use.
 type Queue struct {
-	cfg           Config
-	places        []place // by call
-	open          []int32 // calls that any endpoint may have, a binary heap
-	tied          []int32 // the others, in order
-	oldest        int32   // by Since; linked through places
-	newest        int32
-	bytes, tokens int64
+	cfg       Config
+	places    []place // by call
+	bands     [bands]band
+	waiting   uint32 // of the bands, as bits, those in which somebody waits
+	lowest    int    // of the bands that may go
+	sinceTurn int    // departures of the highest band since a lower one had its turn; Turn: as many or more
+	calls     int
+	bytes     int64
+	tokens    int64
+	ending    heap // of calls that are of use for a time alone, by its end
+
+	principals []principal
+	byKey      map[principalKey]int32
+	free       int32
+	held       func(call int32) int64
 }
 
 // place is what the queue knows of a call.
 type place struct {
 	Waiter
 	waits        bool
-	at           int32 // in open; of those that are tied: no meaning
-	older, newer int32
+	at           int32 // in its band's heap, where that has calls; of those that are tied: no meaning
+	end          int32 // in ending
+	older, newer int32 // neighbours in the band
+	payer        int32 // its principal, in a fair order
+	prev, next   int32 // neighbours of its principal's, in a fair order
 }
 
 const none = -1
 
 // New returns an empty queue.
-func New(c Config) *Queue { return &Queue{cfg: c, oldest: none, newest: none} }
+func New(c Config) *Queue {
+	q := &Queue{cfg: c, free: none}
+	for i := range q.bands {
+		b := &q.bands[i]
+		b.oldest, b.newest, b.fair.last = none, none, none
+	}
+	if c.Order.Fair() {
+		q.byKey = map[principalKey]int32{}
+	}
+	return q
+}
 
 // Config returns the queue's configuration.
 func (q *Queue) Config() Config { return q.cfg }
 
-// Bound gives the queue other bounds. Who waits already does so whatever they are; the
-// order stays.
-func (q *Queue) Bound(c Config) {
-	c.Order = q.cfg.Order
-	q.cfg = c
-}
+// Bound gives the queue other bounds, of a configuration that is alike. Who waits already
+// does so whatever they are.
+func (q *Queue) Bound(c Config) { q.cfg = c }
 
 // Len, Bytes and Tokens return what waits.
-func (q *Queue) Len() int      { return len(q.open) + len(q.tied) }
+func (q *Queue) Len() int      { return q.calls }
 func (q *Queue) Bytes() int64  { return q.bytes }
 func (q *Queue) Tokens() int64 { return q.tokens }
 
-// Wait predicts how long a call waits that comes now, where so many tokens of prefill a
-// second leave the queue: until all who wait have gone. rate 0: not known, and so is the wait.
-func (q *Queue) Wait(rate float64) time.Duration {
+// Wait predicts how long a call of the priority waits that comes now, where so many tokens of
+// prefill a second leave the queue: until all have gone that wait in its band and in higher
+// ones. rate 0: not known, and so is the wait.
+func (q *Queue) Wait(priority int32, rate float64) time.Duration {
 	if !(rate > 0) {
 		return 0
 	}
-	return Seconds(float64(q.tokens) / rate)
+	tokens := int64(0)
+	for left := q.waiting &^ (1<<bandOf(priority) - 1); left != 0; left &= left - 1 {
+		tokens += q.bands[bits.TrailingZeros32(left)].tokens
+	}
+	return Seconds(float64(tokens) / rate)
 }
 
-// Refuses returns the bound that a further call would break, and the wait that is predicted
-// for it. It is asked before Push, which takes every call.
-func (q *Queue) Refuses(bytes int64, rate float64) (Bound, time.Duration) {
-	wait := q.Wait(rate)
+// Asking is a call that asks whether it may wait.
+type Asking struct {
+	Priority int32
+	Bytes    int64
+	Rate     float64       // tokens of prefill a second that leave the queue; 0: not known
+	Service  time.Duration // mean service time; 0: not known
+}
+
+// Refuses returns the bound that the call would break, even after calls of lower bands had
+// given way, and the wait that is predicted for it. It is asked before Push, which takes
+// every call.
+func (q *Queue) Refuses(a Asking) (Bound, time.Duration) {
+	wait := q.Wait(a.Priority, a.Rate)
+	calls, bytes := q.calls, q.bytes
+	for left := q.waiting & (1<<bandOf(a.Priority) - 1); left != 0; left &= left - 1 {
+		b := &q.bands[bits.TrailingZeros32(left)]
+		calls -= b.calls
+		bytes -= b.bytes
+	}
 	switch {
-	case q.Len() >= q.cfg.Length:
+	case calls >= q.cfg.Length:
 		return LengthMost, wait
-	case bytes > q.cfg.Bytes-q.bytes:
+	case a.Bytes > q.cfg.Bytes-bytes:
 		return BytesMost, wait
 	case wait > q.cfg.MaxWait:
 		return WaitMost, wait
+	case q.cfg.MaxWaitRatio > 0 && a.Service > 0 && wait.Seconds() > float64(q.cfg.MaxWaitRatio*a.Service.Seconds()):
+		return WaitMost, wait
 	}
 	return Within, wait
+}
+
+// GivesWay returns who has to leave next so that a call fits that Refuses lets wait; false
+// when it fits.
+func (q *Queue) GivesWay(priority int32, bytes int64) (call int32, ok bool) {
+	if q.calls < q.cfg.Length && bytes <= q.cfg.Bytes-q.bytes {
+		return 0, false
+	}
+	return q.Least(priority)
+}
+
+// Least returns who has waited for the shortest time of the lowest band, if that is below the
+// priority.
+func (q *Queue) Least(priority int32) (call int32, ok bool) {
+	if q.waiting&(1<<bandOf(priority)-1) == 0 {
+		return 0, false
+	}
+	return q.bands[bits.TrailingZeros32(q.waiting)].newest, true
 }
 
 // Push adds a call, which must not wait here already.
@@ -90,64 +154,96 @@ func (q *Queue) Push(w Waiter) {
 	for int(w.Call) >= len(q.places) {
 		q.places = append(q.places, place{})
 	}
-	older, newer := q.newest, int32(none)
+	at := bandOf(w.Priority)
+	b := &q.bands[at]
+	older, newer := b.newest, int32(none)
 	for older != none && q.places[older].Since > w.Since { // it has waited before: those are few
 		older, newer = q.places[older].older, older
 	}
-	q.places[w.Call] = place{Waiter: w, waits: true, older: older, newer: newer}
+	q.places[w.Call] = place{Waiter: w, waits: true, older: older, newer: newer, payer: none, prev: none, next: none}
 	if older != none {
 		q.places[older].newer = w.Call
 	} else {
-		q.oldest = w.Call
+		b.oldest = w.Call
 	}
 	if newer != none {
 		q.places[newer].older = w.Call
 	} else {
-		q.newest = w.Call
+		b.newest = w.Call
 	}
-	q.bytes += w.Bytes
-	q.tokens += w.Tokens
-	if w.Tied {
-		at, _ := slices.BinarySearchFunc(q.tied, w.Call, q.compare)
-		q.tied = slices.Insert(q.tied, at, w.Call)
-		return
+	if b.calls == 0 {
+		b.passed = 0
 	}
-	q.open = append(q.open, w.Call)
-	q.up(len(q.open) - 1)
+	q.count(at, &w, 1)
+	if w.Until > 0 {
+		q.ending.push((*byUntil)(q), w.Call)
+	}
+	switch {
+	case q.cfg.Order.Fair():
+		q.join(w.Call)
+	case w.Tied:
+		at, _ := slices.BinarySearchFunc(b.tied, w.Call, q.compare)
+		b.tied = slices.Insert(b.tied, at, w.Call)
+	default:
+		b.open.push((*byRank)(q), w.Call)
+	}
 }
 
-// Remove takes a call out and reports whether it waited here.
+func (q *Queue) count(at int, w *Waiter, sign int) {
+	b := &q.bands[at]
+	b.calls += sign
+	b.bytes += int64(sign) * w.Bytes
+	b.tokens += int64(sign) * w.Tokens
+	q.calls += sign
+	q.bytes += int64(sign) * w.Bytes
+	q.tokens += int64(sign) * w.Tokens
+	if b.calls > 0 {
+		q.waiting |= 1 << at
+	} else {
+		q.waiting &^= 1 << at
+	}
+}
+
+// Depart takes a call out that goes, and counts that it does. In a fair order it says who is
+// to be charged for it, as Enter does.
+func (q *Queue) Depart(call int32) (Waiter, Payer) {
+	q.departs(bandOf(q.places[call].Priority))
+	payer := q.serve(q.places[call].payer)
+	w, _ := q.Remove(call)
+	return w, payer
+}
+
+// Remove takes a call out that does not go, and reports whether it waited here.
 func (q *Queue) Remove(call int32) (Waiter, bool) {
 	if int(call) >= len(q.places) || !q.places[call].waits {
 		return Waiter{}, false
 	}
 	p := &q.places[call]
+	at := bandOf(p.Priority)
+	b := &q.bands[at]
 	p.waits = false
 	if p.older != none {
 		q.places[p.older].newer = p.newer
 	} else {
-		q.oldest = p.newer
+		b.oldest = p.newer
 	}
 	if p.newer != none {
 		q.places[p.newer].older = p.older
 	} else {
-		q.newest = p.older
+		b.newest = p.older
 	}
-	q.bytes -= p.Bytes
-	q.tokens -= p.Tokens
-	if p.Tied {
-		at, _ := slices.BinarySearchFunc(q.tied, call, q.compare)
-		q.tied = slices.Delete(q.tied, at, at+1)
-		return p.Waiter, true
+	q.count(at, &p.Waiter, -1)
+	if p.Until > 0 {
+		q.ending.remove((*byUntil)(q), int(p.end))
 	}
-	at, last := int(p.at), len(q.open)-1
-	q.open[at] = q.open[last]
-	q.open = q.open[:last]
-	if at < last {
-		q.places[q.open[at]].at = int32(at)
-		if !q.up(at) {
-			q.down(at)
-		}
+	switch {
+	case q.cfg.Order.Fair():
+		q.leave(call)
+	case p.Tied:
+		at, _ := slices.BinarySearchFunc(b.tied, call, q.compare)
+		b.tied = slices.Delete(b.tied, at, at+1)
+	default:
+		b.open.remove((*byRank)(q), int(p.at))
 	}
 	return p.Waiter, true
 }
@@ -155,68 +251,106 @@ func (q *Queue) Remove(call int32) (Waiter, bool) {
 // Next returns who goes first of the tied, but for so many of them that are to be passed
 // over, and, where open is set, of all others.
 func (q *Queue) Next(passed int, open bool) (w Waiter, ok bool) {
-	best := int32(none)
-	if open && len(q.open) > 0 {
-		best = q.open[0]
-	}
-	if passed < len(q.tied) && (best == none || q.compare(q.tied[passed], best) < 0) {
-		best = q.tied[passed]
-	}
-	if best == none {
+	if q.waiting == 0 {
 		return Waiter{}, false
 	}
-	return q.places[best].Waiter, true
+	turn := q.turns()
+	if turn != none {
+		if call := q.first(turn, &passed, open); call != none {
+			return q.places[call].Waiter, true
+		}
+	}
+	for left := q.waiting &^ (1<<q.lowest - 1); left != 0; {
+		at := bits.Len32(left) - 1
+		left &^= 1 << at
+		if at == turn {
+			continue
+		}
+		if call := q.first(at, &passed, open); call != none {
+			return q.places[call].Waiter, true
+		}
+	}
+	return Waiter{}, false
+}
+
+// first returns who goes first of a band, likewise. Where nobody does, those of its tied that
+// were to be passed over are taken off passed.
+func (q *Queue) first(at int, passed *int, open bool) int32 {
+	b := &q.bands[at]
+	best := int32(none)
+	if open && len(b.open.items) > 0 {
+		best = q.foremost(b)
+	}
+	if *passed < len(b.tied) {
+		if q.cfg.Order.Fair() {
+			slices.SortFunc(b.tied, q.compare) // counters have changed since
+		}
+		if tied := b.tied[*passed]; best == none || q.compare(tied, best) < 0 {
+			best = tied
+		}
+	} else if best == none {
+		*passed -= len(b.tied)
+	}
+	return best
+}
+
+// foremost returns who goes first of a band's calls that any endpoint may have. There must be
+// one.
+func (q *Queue) foremost(b *band) int32 {
+	switch q.cfg.Order {
+	case Fair:
+		return q.principals[b.open.items[0]].first
+	case FairLocal:
+		return q.nearest(b)
+	}
+	return b.open.items[0]
 }
 
 // Oldest returns who has waited longest.
 func (q *Queue) Oldest() (w Waiter, ok bool) {
-	if q.oldest == none {
-		return Waiter{}, false
+	for left := q.waiting; left != 0; left &= left - 1 {
+		o := &q.places[q.bands[bits.TrailingZeros32(left)].oldest].Waiter
+		if !ok || o.Since < w.Since {
+			w, ok = *o, true
+		}
 	}
-	return q.places[q.oldest].Waiter, true
+	return w, ok
 }
 
+// Ending returns whose time ends first of those that are of use for a time alone.
+func (q *Queue) Ending() (w Waiter, ok bool) {
+	if len(q.ending.items) == 0 {
+		return Waiter{}, false
+	}
+	return q.places[q.ending.items[0]].Waiter, true
+}
+
+// compare orders the calls of one band; in a fair order those that have the same counter go
+// by their ranks.
 func (q *Queue) compare(a, b int32) int {
 	x, y := &q.places[a], &q.places[b]
+	if x.payer != y.payer {
+		if by := cmp.Compare(q.principals[x.payer].counter, q.principals[y.payer].counter); by != 0 {
+			return by
+		}
+	}
 	return cmp.Or(cmp.Compare(x.Rank, y.Rank), cmp.Compare(x.ID, y.ID))
 }
 
-// up moves a call of the heap towards its top and reports whether it moved.
-func (q *Queue) up(at int) bool {
-	call, from := q.open[at], at
-	for at > 0 {
-		parent := (at - 1) / 2
-		if q.compare(call, q.open[parent]) >= 0 {
-			break
-		}
-		q.set(at, q.open[parent])
-		at = parent
-	}
-	q.set(at, call)
-	return at != from
-}
+// byRank keeps the calls of a band by their order.
+type byRank Queue
 
-// down moves a call of the heap away from its top.
-func (q *Queue) down(at int) {
-	call := q.open[at]
-	for {
-		child := 2*at + 1
-		if child >= len(q.open) {
-			break
-		}
-		if right := child + 1; right < len(q.open) && q.compare(q.open[right], q.open[child]) < 0 {
-			child = right
-		}
-		if q.compare(q.open[child], call) >= 0 {
-			break
-		}
-		q.set(at, q.open[child])
-		at = child
-	}
-	q.set(at, call)
+func (q *byRank) before(a, b int32) bool {
+	x, y := &q.places[a], &q.places[b]
+	return x.Rank < y.Rank || x.Rank == y.Rank && x.ID < y.ID
 }
+func (q *byRank) moved(call int32, at int) { q.places[call].at = int32(at) }
 
-func (q *Queue) set(at int, call int32) {
-	q.open[at] = call
-	q.places[call].at = int32(at)
+// byUntil keeps calls by the end of their use.
+type byUntil Queue
+
+func (q *byUntil) before(a, b int32) bool {
+	x, y := &q.places[a], &q.places[b]
+	return x.Until < y.Until || x.Until == y.Until && x.ID < y.ID
 }
+func (q *byUntil) moved(call int32, at int) { q.places[call].end = int32(at) }

@@ -48,6 +48,8 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 		m.adapters.charge(slot, c.request.Adapter)
 	}
 
+	m.open(c, s.pool)
+
 	c.probe = !c.resort && s.breaker.Dispatch(m.health, now)
 	if c.probe {
 		s.pool.dirty = true                                           // one probe at a time
@@ -110,6 +112,7 @@ func (m *Machine) release(now mono.Time, i int32) {
 	if m.adapters != nil {
 		m.adapters.release(c.slot, c.request.Adapter)
 	}
+	c.shut()
 	if s.leaving && b.Outstanding == 0 {
 		m.freeSlot(c.slot)
 	}

@@ -43,6 +43,7 @@ type call struct {
 	stale      bool // it has met a stale connection before: the next one costs a retry
 	older      int32
 	newer      int32
+	bill       bill // what its principal is charged
 
 	// Of its prefill, as it was when the call was sent.
 	work     selection.Work // as it is believed

@@ -65,6 +65,9 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 		}
 		p.become(pc, i, i == len(c.Pools)-1)
 		m.requeue(now, p, pc.Queue)
+		if p.queue != nil {
+			m.preferring(p)
+		}
 		m.reflight(now, p, pc.Flights)
 		p.view.SLO = c.SLO
 		m.pools = append(m.pools, p)

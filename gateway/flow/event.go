@@ -31,6 +31,7 @@ const (
 	reportSignal eventKind = iota
 	reportHealth
 	reportAlive
+	reportProgress
 	reportFirst
 	reportDone
 	reportLeft
@@ -58,6 +59,7 @@ type Event struct {
 	usage   Usage
 	word    *Word // reportPeer
 	wait    time.Duration
+	tokens  int // reportProgress
 }
 
 // Arrive says that a client's call must be placed. The machine copies what it keeps of
@@ -106,6 +108,12 @@ const AliveEvery = time.Second
 // waits there. A report for an endpoint that has left is ignored.
 func Alive(slot selection.Slot, generation uint32) Event {
 	return Event{kind: reportAlive, slot: slot, generation: generation}
+}
+
+// Progress reports how many tokens of its answer an attempt has brought so far. A driver need
+// report it no more often than AliveEvery, and only for attempts whose Dispatch asks for it.
+func Progress(t Ticket, attempt, tokens int) Event {
+	return Event{kind: reportProgress, ticket: t, attempt: attempt, tokens: tokens}
 }
 
 // ActionKind says what a driver must do.
@@ -163,13 +171,16 @@ const (
 	QueueBytes            // their bodies are as large together as they may be
 	QueueWait             // the wait would be longer than calls may wait
 	QueueTimeout          // it was
+	Shed                  // it gave way to calls of higher priority, or the pool is saturated
+	DeadlineUnmet         // its first token would come after its own deadline
+	DeadlinePassed        // its own deadline has passed
 
 	reasons
 )
 
 var reasonNames = [reasons]string{
 	"", "no_endpoint", "too_many_calls", "attempts_spent", "retry_budget_spent", "no_alternative", "fails_elsewhere",
-	"queue_full", "queue_bytes", "queue_wait", "queue_timeout",
+	"queue_full", "queue_bytes", "queue_wait", "queue_timeout", "shed", "deadline_unmet", "deadline_passed",
 }
 
 // String returns the reason's name in snake_case, as metrics and logs show it.
@@ -191,6 +202,8 @@ type Action struct {
 	Attempt    int           // 0 is the first
 	Pool       int           // index into Config.Pools
 	Wait       time.Duration // Dispatch, GiveUp: how long the call has been held; Refuse for a queue's bound: how long those before it are predicted to wait, 0 where that is not known
+	Again      time.Duration // GiveUp of a call that was shed: how long those that went before it are predicted to wait, likewise
+	Progress   bool          // Dispatch: the answer's progress is to be reported
 	Slot       selection.Slot
 	Generation uint32
 	Cause      health.Cause        // Ejected

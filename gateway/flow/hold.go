@@ -39,8 +39,11 @@ func (s *endpointState) end(now mono.Time, w selection.Work, answered bool) {
 }
 
 // hasRoom reports whether the endpoint may be given another call.
-func (m *Machine) hasRoom(p *pool, slot selection.Slot) bool {
+func (m *Machine) hasRoom(now mono.Time, p *pool, slot selection.Slot) bool {
 	s, c := &m.state[slot], p.queue.Config()
+	if m.preempts(now, p, slot) {
+		return false
+	}
 	if s.unstartedCalls == 0 {
 		return true
 	}
@@ -66,7 +69,7 @@ func (m *Machine) prefillTime(p *pool, slot selection.Slot, w selection.Work) (t
 }
 
 // makesRoom reports whether a report may change who can go.
-func (r *report) makesRoom() bool { return r.kind != reportAlive }
+func (r *report) makesRoom() bool { return r.kind != reportAlive && r.kind != reportProgress }
 
 // needs returns the least prefill that the call brings to one of the pool's endpoints, and
 // the least time that one takes for it, 0 where that is not known.
@@ -127,12 +130,15 @@ func (m *Machine) askable(now mono.Time) mono.Time {
 
 // refusal returns why the call may not wait, if it may not, and how long others will. Nobody
 // waits in vain: where all endpoints want to be left alone for longer than a call may wait,
-// it is refused at once.
+// it is refused at once. So is one whose deadline comes before its turn would.
 func (m *Machine) refusal(now mono.Time, i int32, p *pool) (Reason, time.Duration) {
 	if at := m.askable(now); at > now.Add(p.queue.Config().MaxWait) {
 		return QueueWait, at.Sub(now)
 	}
-	bound, wait := p.queue.Refuses(m.calls[i].request.Bytes, m.drainRate(now, p))
+	c := &m.calls[i]
+	bound, wait := p.queue.Refuses(admission.Asking{
+		Priority: c.request.Priority, Bytes: c.request.Bytes, Rate: m.drainRate(now, p), Service: p.service.Mean(),
+	})
 	switch bound {
 	case admission.LengthMost:
 		return QueueFull, wait
@@ -140,6 +146,11 @@ func (m *Machine) refusal(now mono.Time, i int32, p *pool) (Reason, time.Duratio
 		return QueueBytes, wait
 	case admission.WaitMost:
 		return QueueWait, wait
+	}
+	if c.due() != mono.Never {
+		if _, own := m.needs(now, c, p); m.tooLate(now, c, p, wait+own) {
+			return DeadlineUnmet, wait
+		}
 	}
 	return NoReason, 0
 }
@@ -151,15 +162,27 @@ func (m *Machine) hold(now mono.Time, i int32, p *pool) {
 	c.phase, c.queued = held, p
 	tokens, own := m.needs(now, c, p)
 	rank := c.arrived
-	if p.queue.Config().Order == admission.LeastSlack {
+	switch p.queue.Config().Order {
+	case admission.LeastSlack:
 		rank = max(rank, c.deadline(p).Add(-own)) // now is the same for all of them
+	case admission.Deadline:
+		rank = c.deadline(p)
+	}
+	due := c.due()
+	until := due
+	if due == mono.Never {
+		until = 0
 	}
 	p.queue.Push(admission.Waiter{
 		Call: i, Rank: int64(rank), ID: uint64(c.request.ID), Since: now.Add(-c.waited),
 		Bytes: c.request.Bytes, Tokens: tokens, Tied: c.request.Owned || c.nTried > 0,
+		Priority: c.request.Priority, Principal: p.principal(&c.request), Until: until,
 	})
 	m.holding++
-	m.admitAt = min(m.admitAt, m.untilListed(now), max(now.Add(p.queue.Config().MaxWait-c.waited), now+1))
+	m.admitAt = min(m.admitAt, m.untilListed(now), max(now.Add(p.queue.Config().MaxWait-c.waited), now+1), max(due, now+1))
+	if c.request.Priority < 0 {
+		m.admitAt = min(m.admitAt, now.Add(againAfter))
+	}
 	m.expectRoom(now)
 	m.requestWake(m.admitAt)
 }
@@ -190,10 +213,26 @@ func (m *Machine) untilListed(now mono.Time) mono.Time {
 	return at
 }
 
-// unhold takes a held call out of its queue.
+// unhold takes a held call out of its queue that is not sent.
 func (m *Machine) unhold(now mono.Time, i int32) {
+	w, _ := m.calls[i].queued.queue.Remove(i)
+	m.waitedFor(now, i, w)
+}
+
+// depart takes a held call out of its queue that is.
+func (m *Machine) depart(now mono.Time, i int32) {
 	c := &m.calls[i]
-	w, _ := c.queued.queue.Remove(i)
+	q := c.queued.queue
+	w, payer := q.Depart(i)
+	if payer != admission.NoPayer {
+		c.bill = bill{queue: q, payer: payer}
+	}
+	m.waitedFor(now, i, w)
+}
+
+// waitedFor notes how long a call has waited that is in no queue any more.
+func (m *Machine) waitedFor(now mono.Time, i int32, w admission.Waiter) {
+	c := &m.calls[i]
 	c.waited = now.Sub(w.Since)
 	c.queued = nil
 	if m.holding--; m.holding == 0 {
@@ -223,11 +262,21 @@ func (m *Machine) admit(now mono.Time) bool {
 			m.unhold(now, w.Call)
 			m.giveUp(w.Call, QueueTimeout)
 		}
+		for w, ok := p.queue.Ending(); ok && w.Until <= now; w, ok = p.queue.Ending() {
+			m.unhold(now, w.Call)
+			m.giveUp(w.Call, DeadlinePassed)
+		}
 		if went = m.admitFrom(now, p); went {
 			break
 		}
 		if w, ok := p.queue.Oldest(); ok {
 			m.admitAt = min(m.admitAt, w.Since.Add(limit))
+		}
+		if w, ok := p.queue.Ending(); ok {
+			m.admitAt = min(m.admitAt, w.Until)
+		}
+		if _, ok := p.queue.Least(0); ok { // they may be kept out by what is soon too old
+			m.admitAt = min(m.admitAt, now.Add(againAfter))
 		}
 	}
 	if m.holding > 0 {
@@ -246,9 +295,11 @@ func (m *Machine) admit(now mono.Time) bool {
 // tied to an endpoint without room is passed over. Who has nobody to wait for here is given
 // up, or waits for another pool.
 func (m *Machine) admitFrom(now mono.Time, p *pool) bool {
-	passed, open := 0, true
+	m.releaseFrom(now, p)
+	m.findRoom(now, p)
+	over, open := 0, true
 	for {
-		w, ok := p.queue.Next(passed, open)
+		w, ok := p.queue.Next(over, open)
 		if !ok {
 			return false
 		}
@@ -257,14 +308,17 @@ func (m *Machine) admitFrom(now mono.Time, p *pool) bool {
 		case f == sent:
 			return true
 		case f == noRoom && q == p && w.Tied:
-			passed++
+			over++
 		case f == noRoom && q == p:
 			open = false
 		default:
 			m.unhold(now, w.Call)
-			if f == nowhere {
+			switch f {
+			case nowhere, keptOut:
 				m.giveUp(w.Call, NoEndpoint)
-			} else {
+			case passed:
+				m.giveUp(w.Call, DeadlinePassed)
+			default:
 				m.wait(now, w.Call, q, f)
 			}
 		}
@@ -275,7 +329,7 @@ func (m *Machine) admitFrom(now mono.Time, p *pool) bool {
 // or whose order changes, is placed anew.
 func (m *Machine) requeue(now mono.Time, p *pool, c admission.Config) {
 	switch {
-	case p.queue != nil && c.On() && p.queue.Config().Order == c.Order:
+	case p.queue != nil && c.On() && p.queue.Config().Alike(c):
 		p.queue.Bound(c)
 		return
 	case p.queue != nil:
@@ -290,6 +344,7 @@ func (m *Machine) requeue(now mono.Time, p *pool, c admission.Config) {
 // disperse lets everybody who waits for the pool look for a place anew, in their order.
 func (m *Machine) disperse(now mono.Time, p *pool) {
 	at := now
+	p.queue.Release(admission.MinPriority)
 	for w, ok := p.queue.Next(0, true); ok; w, ok = p.queue.Next(0, true) {
 		at++
 		m.unhold(now, w.Call)
@@ -311,7 +366,7 @@ func (m *Machine) describeQueue(p *pool) *QueueState {
 	if q == nil {
 		return nil
 	}
-	s := &QueueState{Calls: q.Len(), Bytes: q.Bytes(), Tokens: q.Tokens(), Wait: q.Wait(m.drainRate(m.last, p))}
+	s := &QueueState{Calls: q.Len(), Bytes: q.Bytes(), Tokens: q.Tokens(), Wait: q.Wait(admission.MinPriority, m.drainRate(m.last, p))}
 	if w, ok := q.Oldest(); ok {
 		s.Oldest = m.last.Sub(w.Since)
 	}

@@ -52,6 +52,7 @@ type Pool struct {
 	PolicyName string // as the catalogue has it; shown in decisions
 	Policy     selection.Policy
 	Queue      admission.Config       // of calls that wait for an endpoint with room; off: none does
+	Overload   admission.Overload     // when calls are shed, and refused for their deadlines; zero: never
 	Flights    admission.FlightConfig // of calls that wait for a sibling; off: none does, nor where the policy does not use overlap
 	MaxAge     time.Duration          // signals older than this are unknown; 0: any age counts
 	Misses     int                    // requests to the health path that must fail in a row; 0 as 1
@@ -152,6 +153,7 @@ type endpointState struct {
 	unstartedCalls int
 	busySince      mono.Time // since when the newest first token of those, or their beginning
 	speed          admission.Speed
+	preempting     admission.Rise
 
 	answered  bool      // a first token was seen
 	lastFirst mono.Time // the newest
@@ -259,6 +261,8 @@ func (m *Machine) apply(r *report) {
 		if m.has(r.slot, r.generation) {
 			m.state[r.slot].life = r.at
 		}
+	case reportProgress:
+		m.progress(r)
 	case reportFirst:
 		m.firstToken(r)
 	case reportDone:
@@ -270,15 +274,16 @@ func (m *Machine) apply(r *report) {
 	}
 }
 
-// arrive places a new call, holds it where its pool has no room and a queue, or refuses it.
+// arrive places a new call, holds it where its pool has no room and a queue, or refuses it. Held
+// calls of lower priority give way to it.
 func (m *Machine) arrive(now mono.Time, q *selection.Request) {
-	if m.bound > 0 && m.inFlight >= m.bound {
-		m.actions = append(m.actions, Action{Kind: Refuse, Reason: TooManyCalls, Ticket: Ticket{Call: q.ID}})
-		return
-	}
 	if now >= m.admitAt { // who waits and need not any more goes first
 		for m.admit(now) {
 		}
+	}
+	if m.full() && m.leastHeld(q.Priority) == none {
+		m.actions = append(m.actions, Action{Kind: Refuse, Reason: TooManyCalls, Ticket: Ticket{Call: q.ID}})
+		return
 	}
 	i := m.newCall(q)
 	m.calls[i].arrived = now
@@ -287,6 +292,10 @@ func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 	switch f {
 	case nowhere:
 		why = NoEndpoint
+	case keptOut:
+		why = Shed
+	case late:
+		why = DeadlineUnmet
 	case noRoom:
 		why, wait = m.refusal(now, i, p)
 	}
@@ -295,12 +304,21 @@ func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 		m.actions = append(m.actions, Action{Kind: Refuse, Reason: why, Wait: wait, Ticket: Ticket{Call: q.ID}})
 		return
 	}
+	if f == noRoom {
+		m.giveWay(now, i, p)
+	}
+	if m.bound > 0 && m.inFlight > m.bound {
+		m.shed(now, m.leastHeld(q.Priority))
+	}
 	if f != sent {
 		m.wait(now, i, p, f)
 		m.actions = append(m.actions, Action{Kind: Hold, Ticket: Ticket{Call: q.ID, index: i}, Pool: p.position})
 	}
 	m.budget.Earn(now)
 }
+
+// full reports whether the model has as many calls in flight as it may.
+func (m *Machine) full() bool { return m.bound > 0 && m.inFlight >= m.bound }
 
 // fate is what becomes of a call that looks for an endpoint.
 type fate uint8
@@ -310,6 +328,9 @@ const (
 	sent
 	noRoom  // it is to wait until an endpoint of the pool has room
 	sibling // it is to wait for a call of the pool that computes what it needs
+	keptOut // it may be shed, and whoever could answer is saturated
+	late    // it is new, and its first token would come after its deadline
+	passed  // its deadline is over
 )
 
 // dispatch picks an endpoint for the call's current attempt and charges it in the same
@@ -319,12 +340,23 @@ func (m *Machine) dispatch(now mono.Time, i int32) (*pool, fate) {
 	if c.request.Owned && !m.has(c.request.Owner, c.request.OwnerGeneration) {
 		c.request.Owned = false
 	}
+	if now >= c.due() {
+		return nil, passed
+	}
+	kept := false
 	for among := rested; among <= everybody; among++ {
 		if !c.mayAsk(among) {
 			continue
 		}
 		for _, p := range m.pools {
 			if c.failures(p) >= mostFailures || among == bothered && p.queue == nil && !c.mayBother() {
+				continue
+			}
+			if (p.queue != nil || c.phase == running) && m.keepsOut(now, c, p) {
+				if p.queue != nil {
+					return p, noRoom
+				}
+				kept = true
 				continue
 			}
 			if p.refresh(m, now, c, among) {
@@ -335,6 +367,11 @@ func (m *Machine) dispatch(now mono.Time, i int32) (*pool, fate) {
 					m.admitAt = min(m.admitAt, now+1) // it takes its place among those who wait
 					return p, noRoom
 				}
+				if c.phase == running && c.due() != mono.Never { // it is new
+					if d, known := m.soonest(now, c, p); known && m.tooLate(now, c, p, d) {
+						return p, late
+					}
+				}
 				c.resort = among == everybody
 				m.pick(now, i, p)
 				return p, sent
@@ -343,6 +380,9 @@ func (m *Machine) dispatch(now mono.Time, i int32) (*pool, fate) {
 				return p, noRoom
 			}
 		}
+	}
+	if kept {
+		return nil, keptOut
 	}
 	return nil, nowhere
 }
@@ -360,7 +400,7 @@ func (m *Machine) wait(now mono.Time, i int32, p *pool, f fate) {
 func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	c := &m.calls[i]
 	if c.phase == held {
-		m.unhold(now, i)
+		m.depart(now, i)
 	}
 	if pool.usesOverlap {
 		m.index.Find(now, c.request.Blocks, prefix.Overlaps{Believed: m.overlap, Held: m.held})
@@ -384,7 +424,7 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	a := Action{
 		Kind: Dispatch, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt,
 		Pool: pool.position, Slot: slot, Generation: m.endpoints[slot].Generation, Wait: c.waited,
-		Predicted: choice.Predicted,
+		Predicted: choice.Predicted, Progress: pool.fair(),
 	}
 	if asked {
 		decide(d, &pool.view, choice)
@@ -455,6 +495,10 @@ func (m *Machine) done(r *report) {
 		m.end = selection.End{Sample: x.sample(r.ticket.index, c), Ended: r.at, ShowsStart: c.showsStart(), Usage: r.usage}
 		x.endLearner.LearnEnd(&m.end)
 	}
+	if r.outcome == attempt.Success {
+		s.pool.service.Learn(r.at.Sub(c.dispatched))
+	}
+	m.settle(c, r.outcome, r.usage)
 	m.judge(r, c)
 	tried := trial{s.pool, c.slot, m.endpoints[c.slot].Generation, r.outcome, s.suspect(m.health)}
 	m.release(r.at, r.ticket.index)

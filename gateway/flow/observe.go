@@ -21,6 +21,9 @@ func (m *Machine) learnLoad(r *report) {
 	} else {
 		load.Merge(newer)
 	}
+	if p := newer.Preemptions; p.Known {
+		m.state[r.slot].preempting.Read(p.Value, p.At)
+	}
 	b := &m.books[r.slot]
 	b.Unseen, b.UnseenTokens = 0, 0
 	i := m.state[r.slot].newest

@@ -15,6 +15,9 @@ type pool struct {
 	shadow   *shadow            // nil: none ranks beside the policy
 	queue    *admission.Queue   // nil: the pool holds no calls
 	flights  *admission.Flights // nil: none of its calls waits for another
+	overload admission.Overload
+	service  admission.ServiceTime
+	roomy    []selection.Slot // endpoints with room; of a queue that prefers whose prefix they hold
 	misses   int
 	position int  // among the model's pools
 	last     bool // the model's last pool
@@ -68,6 +71,7 @@ const (
 // become takes over what a configuration says of the pool, but for its endpoints.
 func (p *pool) become(c Pool, position int, last bool) {
 	p.ranker, p.name, p.misses = newRanker(c.PolicyName, c.Policy), c.Name, c.Misses
+	p.overload = c.Overload
 	p.position, p.last, p.dirty = position, last, true
 	p.view.MaxAge = c.MaxAge
 }
@@ -117,7 +121,7 @@ func (p *pool) list(m *Machine, now mono.Time, c *call, a among) {
 		if !p.candidate(m, now, c, a, slot) {
 			continue
 		}
-		if p.queue != nil && a != everybody && (now < s.busyUntil && (s.asked || !c.mayBother()) || !m.hasRoom(p, slot)) {
+		if p.queue != nil && a != everybody && (now < s.busyUntil && (s.asked || !c.mayBother()) || !m.hasRoom(now, p, slot)) {
 			p.roomless = true
 			continue
 		}

@@ -118,6 +118,8 @@ func (m *Machine) endBackoffs(now mono.Time) {
 		switch p, f := m.dispatch(now, b.ticket.index); f {
 		case nowhere:
 			m.giveUp(b.ticket.index, NoAlternative)
+		case passed:
+			m.giveUp(b.ticket.index, DeadlinePassed)
 		case noRoom, sibling: // it was let in before: the queue's bounds are for those who come
 			m.wait(now, b.ticket.index, p, f)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"kvasir/gateway/admission"
 	"kvasir/internal/mono"
 	"kvasir/selection"
 	"kvasir/selection/health"
@@ -27,7 +28,8 @@ type Snapshot struct {
 // PoolState is one pool of a Snapshot.
 type PoolState struct {
 	Name, Policy string
-	Queue        *QueueState  // nil: the pool holds no calls
+	Queue        *QueueState // nil: the pool holds no calls
+	Saturation   admission.Saturation
 	Following    int          // calls that wait for a sibling; -1: none ever does
 	Shadow       *ShadowState // nil: no other policy ranks the pool's calls beside its own
 	Endpoints    []EndpointState
@@ -85,7 +87,7 @@ func (m *Machine) Snapshot(now mono.Time) Snapshot {
 		}
 	}
 	for _, p := range pools {
-		ps := PoolState{Name: p.name, Policy: p.policyName, Queue: m.describeQueue(p), Following: -1}
+		ps := PoolState{Name: p.name, Policy: p.policyName, Queue: m.describeQueue(p), Saturation: m.saturation(m.last, p), Following: -1}
 		if p.flights != nil {
 			ps.Following = p.flights.Waiting()
 		}

@@ -25,6 +25,7 @@ const (
 	PeerLoss                       // which words of other gateways are lost
 	Shadow                         // choosing among endpoints by a policy whose choice has no effect
 	Client                         // jitter before a client tries again
+	Deadline                       // whether a call is refused whose deadline may not be kept
 )
 
 // Rand is a small deterministic generator (SplitMix64: Steele, Lea and Flood, 2014).
