@@ -14,7 +14,7 @@ type Defence struct {
 }
 
 // holdWork is how much prefill an endpoint is given at a time where calls wait at the gateway.
-const holdWork = 250 * time.Millisecond
+const holdWork = 50 * time.Millisecond
 
 // Hold lets the scenario's calls wait at the gateway, as long as they may.
 func Hold(s *Scenario, longest time.Duration) {
@@ -41,6 +41,7 @@ func Defences() []Defence {
 		{"deadline", "and are refused where that can't be met, and dropped once it has passed", func(s *Scenario) {
 			Hold(s, s.SLO.TTFT)
 			Within(s, s.SLO.TTFT)
+			s.Overload = admission.DefaultOverload()
 		}},
 	}
 }

@@ -45,7 +45,7 @@ type Overload struct {
 // DefaultOverload returns the thresholds of GIE's utilization detector, five calls and 0.8, and one
 // preemption a second.
 func DefaultOverload() Overload {
-	return Overload{Waiting: 5, KVUsage: 0.8, Preemptions: 1, Ramp: Ramp{From: 0.8, To: 1.2}}
+	return Overload{Waiting: 5, KVUsage: 0.8, Preemptions: 1, Ramp: Ramp{From: 0.4, To: 0.8}}
 }
 
 // Level is how far along an axis something is: 1 is saturated. What is not known is not 0.

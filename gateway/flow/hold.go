@@ -91,9 +91,23 @@ func (m *Machine) needs(now mono.Time, c *call, p *pool) (tokens int64, d time.D
 	return tokens, d
 }
 
-// drainRate returns how many tokens of prefill a second the pool's endpoints in rotation do
-// together; 0 where none is known.
+// drainRate returns how many tokens of prefill a second leave the pool's queue: as they have done
+// lately while calls waited, but no more than the endpoints in rotation do together by
+// themselves; 0 where neither is known. Endpoints that decode, or lack KV blocks, do less than
+// their prefill alone would let them.
 func (m *Machine) drainRate(now mono.Time, p *pool) float64 {
+	rate := m.prefillRate(now, p)
+	if d, known := p.drain.Time(1000); known && d > 0 {
+		if lately := 1000 / d.Seconds(); rate == 0 || lately < rate {
+			rate = lately
+		}
+	}
+	return rate
+}
+
+// prefillRate returns how many tokens of prefill a second the pool's endpoints in rotation do
+// together; 0 where none is known.
+func (m *Machine) prefillRate(now mono.Time, p *pool) float64 {
 	const probe = 1000 // of which the time is asked
 	rate := 0.0
 	for _, slot := range p.view.Members {
@@ -168,10 +182,13 @@ func (m *Machine) hold(now mono.Time, i int32, p *pool) {
 	case admission.Deadline:
 		rank = c.deadline(p)
 	}
-	due := c.due()
-	until := due
-	if due == mono.Never {
-		until = 0
+	due, until := c.due(), mono.Time(0)
+	if due != mono.Never { // later it can't be in time on an idle endpoint
+		due = due.Add(-own)
+		until = max(due, 1)
+	}
+	if p.queue.Len() == 0 {
+		p.drainSince = now
 	}
 	p.queue.Push(admission.Waiter{
 		Call: i, Rank: int64(rank), ID: uint64(c.request.ID), Since: now.Add(-c.waited),
@@ -224,6 +241,10 @@ func (m *Machine) depart(now mono.Time, i int32) {
 	c := &m.calls[i]
 	q := c.queued.queue
 	w, payer := q.Depart(i)
+	if p := c.queued; q.Len() > 0 || now > p.drainSince {
+		p.drain.Learn(w.Tokens, now.Sub(p.drainSince))
+		p.drainSince = now
+	}
 	if payer != admission.NoPayer {
 		c.bill = bill{queue: q, payer: payer}
 	}

@@ -367,9 +367,13 @@ func (m *Machine) dispatch(now mono.Time, i int32) (*pool, fate) {
 					m.admitAt = min(m.admitAt, now+1) // it takes its place among those who wait
 					return p, noRoom
 				}
-				if c.phase == running && c.due() != mono.Never { // it is new
-					if d, known := m.soonest(now, c, p); known && m.tooLate(now, c, p, d) {
+				if c.due() != mono.Never {
+					switch d, known := m.soonest(now, c, p); {
+					case !known:
+					case c.phase == running && m.tooLate(now, c, p, d): // it is new
 						return p, late
+					case c.phase == held && now.Add(d) > c.due(): // its place is worth more to the next one
+						return p, passed
 					}
 				}
 				c.resort = among == everybody

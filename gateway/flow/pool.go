@@ -16,11 +16,14 @@ type pool struct {
 	queue    *admission.Queue   // nil: the pool holds no calls
 	flights  *admission.Flights // nil: none of its calls waits for another
 	overload admission.Overload
-	service  admission.ServiceTime
-	roomy    []selection.Slot // endpoints with room; of a queue that prefers whose prefix they hold
-	misses   int
-	position int  // among the model's pools
-	last     bool // the model's last pool
+
+	drain      admission.Speed // of the queue, while calls wait
+	drainSince mono.Time       // when one left it last, or it began to hold any
+	service    admission.ServiceTime
+	roomy      []selection.Slot // endpoints with room; of a queue that prefers whose prefix they hold
+	misses     int
+	position   int  // among the model's pools
+	last       bool // the model's last pool
 
 	// view is what the policy sees. Its candidates are those of a call that has tried
 	// nothing yet, unless dirty.
