@@ -15,9 +15,10 @@ func known(v float64) Value { return Value{V: v, Known: true} }
 func fullSnapshot() Snapshot {
 	return Snapshot{CallsInFlight: 5, BufferedBytes: 4096, Models: []ModelState{{
 		Model: "llama", IndexBytes: 1 << 20, IndexBlocks: 300,
-		Discovery: []DiscoveryState{{Pool: "gpus", Age: 1.5}},
-		Flights:   []FlightState{{Pool: "gpus", Calls: 3}},
-		Queues:    []QueueState{{Pool: "gpus", Calls: 5, Bytes: 600, Tokens: 70, Wait: 0.125}},
+		Discovery:  []DiscoveryState{{Pool: "gpus", Age: 1.5}},
+		Flights:    []FlightState{{Pool: "gpus", Calls: 3}},
+		Saturation: []SaturationState{{Pool: "gpus", Axis: "overall", Level: 0.5}},
+		Queues:     []QueueState{{Pool: "gpus", Calls: 5, Bytes: 600, Tokens: 70, Wait: 0.125}},
 		Endpoints: []EndpointState{
 			{Pool: "gpus", Endpoint: "a", Outstanding: 3, Rotation: InRotation, Healthy: true, Share: 0.5, BusyFor: 2, SignalAge: known(0.25), Running: known(2), Waiting: known(0), KVUsage: known(0.75),
 				PrefixTrust: known(1), PrefixPredicted: known(900), PrefixReported: known(800)},
