@@ -368,7 +368,7 @@ func (m *Machine) dispatch(now mono.Time, i int32) (*pool, fate) {
 					return p, noRoom
 				}
 				if c.phase == running && c.due() != mono.Never { // it is new
-					if d, known := m.soonest(now, c, p); known && m.tooLate(now, c, p, d) {
+					if d, known := m.soonest(now, c, p, p.view.Candidates); known && m.tooLate(now, c, p, d) {
 						return p, late
 					}
 				}
