@@ -72,6 +72,8 @@ func DefaultPool() Pool {
 		Engine: "vllm",
 		Queue:  DefaultQueue(),
 
+		Overload: defaultOverload(),
+
 		SingleFlight: SingleFlight(admission.DefaultFlights()),
 		Policy:       Policy{Name: "predicted-ttft"},
 		Signals:      Signals{Scrape: time.Second, MaxAge: 10 * time.Second},
@@ -89,7 +91,16 @@ func DefaultPool() Pool {
 // DefaultQueue returns the queue of a pool that holds nothing, as a file's queue starts.
 func DefaultQueue() Queue {
 	q := admission.Default()
-	return Queue{Order: q.Order.String(), Length: q.Length, Bytes: Size(q.Bytes), MaxWait: q.MaxWait}
+	f := q.Fairness
+	return Queue{
+		Order: q.Order.String(), Turn: q.Turn, Principal: f.By.String(), Weights: Weights{f.Input, f.Output, f.Cached}, Quantum: f.Quantum,
+		Length: q.Length, Bytes: Size(q.Bytes), MaxWait: q.MaxWait, MaxWaitRatio: q.MaxWaitRatio,
+	}
+}
+
+func defaultOverload() Overload {
+	o := admission.DefaultOverload()
+	return Overload{o.Waiting, o.KVUsage, o.Preemptions, o.Ramp.From, o.Ramp.To}
 }
 
 // DefaultEndpoint returns an endpoint without URL and name, as a file's starts.

@@ -49,6 +49,8 @@ type Pool struct {
 	Discover Discover `config:"discover"`
 	// Calls that wait at the router until an endpoint has room. Off where neither work nor tokens is set.
 	Queue Queue `config:"queue"`
+	// When the pool is saturated, and calls are refused that would come too late.
+	Overload Overload `config:"overload"`
 	// Calls that wait for another one which computes a prefix that they share. Off where min_tokens is 0.
 	SingleFlight SingleFlight `config:"single_flight"`
 	// How an endpoint is picked: a policy's name, or a mapping of its name and parameters.
@@ -108,14 +110,49 @@ type Queue struct {
 	Work time.Duration `config:"work" allowed:"0s or 1ms..10m"`
 	// Likewise, in prompt tokens that are not in its prefix cache, as far as is known. 0: no such bound.
 	Tokens int `config:"tokens" allowed:"0..1000000000"`
-	// Who goes first: who came first, or who has the least time left until its first token is due.
-	Order string `config:"order" allowed:"fifo, least-slack"`
+	// Who goes first of equal priority: who came first; who has the least time left until its first token is due; whose is due first; whose principal has had the least service; likewise, but as far as quantum allows whose prefix an endpoint with room holds.
+	Order string `config:"order" allowed:"fifo, least-slack, deadline, fair, fair-local"`
+	// Of so many calls that go, one is of a lower priority where some wait. 0: none is before those of higher priority have gone.
+	Turn int `config:"turn" allowed:"0..1000"`
+	// Between whom service is shared, in a fair order.
+	Principal string `config:"principal" allowed:"tenant, conversation"`
+	// What tokens weigh in service, in a fair order.
+	Weights Weights `config:"weights"`
+	// How far a principal may be ahead and still go first, in weighted tokens. Of the order fair-local.
+	Quantum float64 `config:"quantum" allowed:"1..1000000000"`
 	// Most calls that wait. A further one gets 429 at once, as past the next two bounds.
 	Length int `config:"length" allowed:"1..1000000"`
 	// Most bytes of their bodies.
 	Bytes Size `config:"bytes" allowed:"1KiB..1TiB"`
 	// Longest predicted wait of a call that comes. Who has waited so long gets 503.
 	MaxWait time.Duration `config:"max_wait" allowed:"10ms..10m"`
+	// Likewise, as a multiple of the mean time from a call's dispatch to its end. 0: no such bound.
+	MaxWaitRatio float64 `config:"max_wait_ratio" allowed:"0..1000"`
+}
+
+// Weights says what a token weighs in the service that principals have had.
+type Weights struct {
+	// Of a prompt.
+	Input float64 `config:"input" allowed:"0..1000"`
+	// Of an answer.
+	Output float64 `config:"output" allowed:"0..1000"`
+	// Of a prompt's part that is found in a prefix cache.
+	Cached float64 `config:"cached" allowed:"0..1000"`
+}
+
+// Overload says when a pool is saturated, so that calls below priority 0 stay out, and when
+// calls are refused because they would come too late.
+type Overload struct {
+	// Calls waiting in an endpoint's engine at which it is saturated; its unstarted prefill counts likewise at the model's slo.ttft. 0: neither says anything.
+	Waiting float64 `config:"waiting" allowed:"0..1000000"`
+	// Share of its KV blocks in use, likewise. 0: it says nothing.
+	KVUsage float64 `config:"kv_usage" allowed:"0..1"`
+	// Preemptions a second, likewise; in a pool with a queue the endpoint gets no further call then. 0: they say nothing.
+	Preemptions float64 `config:"preemptions" allowed:"0..1000000"`
+	// Part of the time that a call's own deadline leaves it: where its first token is predicted to take longer, the call is refused now and then, more often the longer it takes.
+	RefuseFrom float64 `config:"refuse_from" allowed:"0..100"`
+	// Part from which on every such call is refused. 0: none is.
+	RefuseTo float64 `config:"refuse_to" allowed:"0..100"`
 }
 
 // SingleFlight says when a call waits until a sibling has computed their common prefix, which

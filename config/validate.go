@@ -200,6 +200,10 @@ func (k *checker) pools(listen, model string, pools []Pool, at path) {
 		if q := p.Queue; q.Work == 0 && q.Tokens == 0 && q != DefaultQueue() {
 			k.add(in.key("queue"), "has no effect without work or tokens")
 		}
+		k.queue(p, in.key("queue"))
+		if o := p.Overload; o.RefuseTo > 0 && o.RefuseFrom > o.RefuseTo {
+			k.add(in.key("overload").key("refuse_to"), "is %v, but refuse_from is %v; it must be at least that", o.RefuseTo, o.RefuseFrom)
+		}
 		if f := p.SingleFlight; f.MinTokens > 0 && p.Policy.Params != nil && len(p.Policy.Params.Validate()) == 0 {
 			if _, looks := p.Policy.Params.New().(selection.OverlapUser); !looks {
 				k.add(in.key("single_flight"), "has no effect with policy %s, which does not look at prefixes", quote(p.Policy.Name))

@@ -5,6 +5,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"kvasir/gateway/admission"
+	"kvasir/selection"
 )
 
 // discover checks where endpoints are found.
@@ -56,4 +59,28 @@ func (p Pool) schemes() []string {
 		out = append(out, p.Discover.Scheme)
 	}
 	return out
+}
+
+// queue checks what of a queue's keys depends on others.
+func (k *checker) queue(p Pool, at path) {
+	q, usual := p.Queue, DefaultQueue()
+	fair := q.Order == admission.Fair.String() || q.Order == admission.FairLocal.String()
+	local := q.Order == admission.FairLocal.String()
+	if !fair && (q.Principal != usual.Principal || q.Weights != usual.Weights) {
+		k.add(at.key("order"), "is %s; principal and weights have an effect with fair and fair-local alone", quote(q.Order))
+	}
+	if fair && q.Weights.Input == 0 && q.Weights.Output == 0 {
+		k.add(at.key("weights"), "has no weight for input or output; one of them must be above 0")
+	}
+	if fair && q.Weights.Cached > q.Weights.Input {
+		k.add(at.key("weights").key("cached"), "is %v; allowed: at most input, %v", q.Weights.Cached, q.Weights.Input)
+	}
+	if !local && q.Quantum != usual.Quantum {
+		k.add(at.key("quantum"), "has an effect with the order fair-local alone, not with %s", quote(q.Order))
+	}
+	if local && p.Policy.Params != nil && len(p.Policy.Params.Validate()) == 0 {
+		if _, looks := selection.As[selection.OverlapUser](p.Policy.Params.New()); !looks {
+			k.add(at.key("order"), "fair-local has no effect with policy %s, which does not look at prefixes; use fair", quote(p.Policy.Name))
+		}
+	}
 }

@@ -19,6 +19,8 @@ type life struct {
 	id      engine.ID // at that replica
 	serial  uint32    // how many calls this object had before
 	started bool      // content has come
+	reports bool      // the router wants to know how far the answer is
+	told    mono.Time // when it last heard, or content came
 	over    bool
 	lent    bool // an engine may still read its prompt
 }
@@ -129,10 +131,11 @@ func (l *life) output(now mono.Time, out *engine.Output) {
 	stream := l.call.Request.Stream
 	if l.started && stream { // what a gateway sees of an answer
 		l.router.alive(now, l.replica.index)
+		l.progress(now, l.record.Tokens)
 	}
 	// An answer that is not streamed is content only once it is whole.
 	if !l.started && (stream || out.Finished) {
-		l.started = true
+		l.started, l.told = true, now
 		l.record.First, l.record.Cached = now, out.Cached
 		l.router.step(now, flow.FirstToken(l.ticket, l.attempt))
 	}
@@ -145,4 +148,12 @@ func (l *life) output(now mono.Time, out *engine.Output) {
 	l.end(now, attempt.Success)
 	r.step(now, flow.Done(t, n, attempt.Success, u))
 	l.close(now)
+}
+
+// progress reports how many tokens of the answer have come, as often as a gateway does.
+func (l *life) progress(now mono.Time, tokens int) {
+	if l.reports && now.Sub(l.told) >= flow.AliveEvery {
+		l.told = now
+		l.router.step(now, flow.Progress(l.ticket, l.attempt, tokens))
+	}
 }

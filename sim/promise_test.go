@@ -190,6 +190,11 @@ func allPromised() []promised {
 			queue.Order, queue.Tokens = admission.LeastSlack, 500
 			flight := admission.FlightConfig{MinTokens: 200, MaxWait: 300 * time.Millisecond, MaxSiblings: 2}
 			out = append(out, promised{rule, queue, flight})
+			queue.Order, queue.Fairness.By, queue.Fairness.Quantum = admission.FairLocal, admission.ByConversation, 2000
+			out = append(out, promised{Rule: rule, queue: queue})
+		case "predicted-ttft":
+			queue.Order, queue.Fairness.By, queue.MaxWaitRatio = admission.Fair, admission.ByConversation, 2
+			out = append(out, promised{Rule: rule, queue: queue})
 		}
 	}
 	return out

@@ -23,8 +23,9 @@ type replica struct {
 	visits uint64    // calls ever submitted
 	last   engine.Stats
 
-	generated int64 // answer tokens, when it was last looked at
-	tells     bool  // every token, so that routers see by themselves that streams go on
+	streams   []*life // for progress
+	generated int64   // answer tokens, when it was last looked at
+	tells     bool    // every token, so that routers see by themselves that streams go on
 }
 
 func (w *world) addReplica(i int) error {
@@ -182,11 +183,29 @@ func (p *replica) pulse(now mono.Time) {
 			for _, r := range w.routers {
 				r.alive(now, p.index)
 			}
+			p.progress(now)
 		}
 		p.generated = s.GenerationTokens
 	}
 	if w.open > 0 {
 		w.queue.push(event{at: now.Add(w.cfg.Sample), kind: pulses, engine: int32(p.index)})
+	}
+}
+
+// progress lets the routers that want to know learn how far answers are, in the order of their
+// calls.
+func (p *replica) progress(now mono.Time) {
+	p.streams = p.streams[:0]
+	for _, l := range p.lives {
+		if l.reports && l.started && l.call.Request.Stream {
+			p.streams = append(p.streams, l)
+		}
+	}
+	slices.SortFunc(p.streams, func(a, b *life) int { return cmp.Compare(a.call.Request.ID, b.call.Request.ID) })
+	for _, l := range p.streams {
+		if l.replica == p { // one before it may have ended it
+			l.progress(now, p.eng.Generated(l.id))
+		}
 	}
 }
 
@@ -213,6 +232,7 @@ func (p *replica) load(now mono.Time) (signal.Load, bool) {
 		BlockTokens:   signal.Known(float64(c.BlockTokens), now),
 		PrefixQueries: signal.Known(float64(s.PrefixQueries), now),
 		PrefixHits:    signal.Known(float64(s.PrefixHits), now),
+		Preemptions:   signal.Known(float64(s.Preemptions), now),
 	}
 	if n := c.LoRA.MaxLoRAs; n > 0 && s.Steps > 0 {
 		// As vLLM tells it: after the first step, and an adapter with a call in flight is

@@ -239,7 +239,7 @@ func (r *router) dispatch(now mono.Time, a *flow.Action) {
 		r.world.cfg.Decided(r.index, a.Decision)
 	}
 	l := r.know(a)
-	l.attempt = a.Attempt
+	l.attempt, l.reports = a.Attempt, a.Progress
 	l.record.Attempts++
 	l.record.Held = a.Wait
 	l.record.Tokens = 0 // what an earlier attempt produced never reached the client

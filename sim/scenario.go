@@ -49,6 +49,8 @@ type Scenario struct {
 
 	Queue  admission.Config       // of each gateway's pool; off by default
 	Flight admission.FlightConfig // likewise
+
+	Overload admission.Overload // of each gateway's pool
 	// Reference is the engine whose unloaded prefill SLO.Prefill counts in; nil: the first of
 	// Engines. It stays the same where the pools of several runs are to be held to one SLO.
 	Reference *engine.Config
@@ -88,6 +90,9 @@ func (s *Scenario) Defaults() {
 	}
 	if s.Prefix == (prefix.Config{}) {
 		s.Prefix = prefix.Config{BudgetBytes: prefix.DefaultBudgetBytes, SpeculativeTTL: prefix.DefaultSpeculativeTTL}
+	}
+	if s.Overload == (admission.Overload{}) {
+		s.Overload = admission.DefaultOverload()
 	}
 	if s.Params == nil && s.Rule.Params != nil {
 		s.Params = s.Rule.Params()
@@ -223,7 +228,7 @@ func summaries(parts map[string]*Meter) map[string]Summary {
 
 // Router returns one of the gateways, counted from 0. The scenario has its Defaults.
 func (s *Scenario) Router(g int) Router {
-	pool := flow.Pool{Name: "pool", PolicyName: s.Rule.Name, Policy: s.Params.New(), MaxAge: s.MaxAge, Queue: s.Queue, Flights: s.Flight}
+	pool := flow.Pool{Name: "pool", PolicyName: s.Rule.Name, Policy: s.Params.New(), MaxAge: s.MaxAge, Queue: s.Queue, Flights: s.Flight, Overload: s.Overload}
 	for e := range s.Engines {
 		weight := 1.0
 		if s.Weights != nil {

@@ -116,6 +116,8 @@ var (
 		help: "Prefill that the calls held bring: estimated prompt tokens that no endpoint of the pool is believed to have cached. No sample for a pool without a queue."}
 	queuePredicted = series{name: "kvasir_queue_predicted_wait_seconds", kind: "gauge", unit: "seconds", labels: byPool,
 		help: "Predicted time until the calls held now will have gone. 0 also while no endpoint's speed is known. No sample for a pool without a queue."}
+	poolSaturation = series{name: "kvasir_pool_saturation", kind: "gauge", unit: "ratio", labels: append(slices.Clone(byPool), "axis"),
+		help: "How saturated the pool is, by axis, 1 being where calls below priority 0 stay out. waiting: work that is not begun; kv_usage: KV blocks in use; preemptions: calls put back for want of them; ttft: predicted time to first token against the SLO; each a mean over endpoints. overall: the mean over endpoints of each one's worst axis. No sample where nothing is known."}
 	flightCalls = series{name: "kvasir_single_flight_calls", kind: "gauge", unit: "calls", labels: byPool,
 		help: "Calls that wait for another one of the pool which computes a prefix that they share. No sample for a pool without single-flight."}
 	discoveryAge = series{name: "kvasir_discovery_age_seconds", kind: "gauge", unit: "seconds", labels: byPool,
@@ -153,7 +155,7 @@ var counted = []*series{
 
 // stated are the series that are read from a Snapshot.
 var stated = []*series{
-	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &queueCalls, &queueBytes, &queueTokens, &queuePredicted, &flightCalls, &discoveryAge, &signalAge,
+	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &queueCalls, &queueBytes, &queueTokens, &queuePredicted, &poolSaturation, &flightCalls, &discoveryAge, &signalAge,
 	&endpointRunning, &endpointWaiting, &endpointKVUsage, &prefixTrust, &prefixPredicted, &prefixReported, &indexBytes, &indexBlocks,
 }
 

@@ -35,7 +35,8 @@ type ModelState struct {
 	IndexBytes  int64 // memory held by the prefix index
 	IndexBlocks int   // blocks known to it
 	Endpoints   []EndpointState
-	Queues      []QueueState  // of the pools that have one
+	Queues      []QueueState // of the pools that have one
+	Saturation  []SaturationState
 	Flights     []FlightState // of the pools whose calls wait for siblings
 	Discovery   []DiscoveryState
 }
@@ -46,6 +47,12 @@ type QueueState struct {
 	Calls         int
 	Bytes, Tokens int64
 	Wait          float64 // seconds until they will have gone, as predicted
+}
+
+// SaturationState is how saturated a pool is on one axis, or overall.
+type SaturationState struct {
+	Pool, Axis string
+	Level      float64 // 1 is saturated
 }
 
 // FlightState is how many calls of a pool wait for a sibling that computes what they need.
@@ -132,6 +139,9 @@ func (c *state) Collect(ch chan<- prometheus.Metric) {
 			emit(&queueBytes, float64(q.Bytes), labels...)
 			emit(&queueTokens, float64(q.Tokens), labels...)
 			emit(&queuePredicted, q.Wait, labels...)
+		}
+		for _, s := range m.Saturation {
+			emit(&poolSaturation, s.Level, model, label(s.Pool, noPool), s.Axis)
 		}
 		for _, e := range m.Endpoints {
 			labels := []string{model, label(e.Pool, noPool), label(e.Endpoint, unknownName)}

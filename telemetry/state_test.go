@@ -15,9 +15,10 @@ func known(v float64) Value { return Value{V: v, Known: true} }
 func fullSnapshot() Snapshot {
 	return Snapshot{CallsInFlight: 5, BufferedBytes: 4096, Models: []ModelState{{
 		Model: "llama", IndexBytes: 1 << 20, IndexBlocks: 300,
-		Discovery: []DiscoveryState{{Pool: "gpus", Age: 1.5}},
-		Flights:   []FlightState{{Pool: "gpus", Calls: 3}},
-		Queues:    []QueueState{{Pool: "gpus", Calls: 5, Bytes: 600, Tokens: 70, Wait: 0.125}},
+		Discovery:  []DiscoveryState{{Pool: "gpus", Age: 1.5}},
+		Flights:    []FlightState{{Pool: "gpus", Calls: 3}},
+		Saturation: []SaturationState{{Pool: "gpus", Axis: "overall", Level: 0.5}},
+		Queues:     []QueueState{{Pool: "gpus", Calls: 5, Bytes: 600, Tokens: 70, Wait: 0.125}},
 		Endpoints: []EndpointState{
 			{Pool: "gpus", Endpoint: "a", Outstanding: 3, Rotation: InRotation, Healthy: true, Share: 0.5, BusyFor: 2, SignalAge: known(0.25), Running: known(2), Waiting: known(0), KVUsage: known(0.75),
 				PrefixTrust: known(1), PrefixPredicted: known(900), PrefixReported: known(800)},
@@ -55,17 +56,18 @@ func TestStateShowsTheSnapshot(t *testing.T) {
 		"kvasir_endpoint_busy_seconds" + at("a"):                  2,
 		`kvasir_discovery_age_seconds{model="llama",pool="gpus"}`: 1.5,
 
-		`kvasir_single_flight_calls{model="llama",pool="gpus"}`:          3,
-		`kvasir_queue_calls{model="llama",pool="gpus"}`:                  5,
-		`kvasir_queue_bytes{model="llama",pool="gpus"}`:                  600,
-		`kvasir_queue_tokens{model="llama",pool="gpus"}`:                 70,
-		`kvasir_queue_predicted_wait_seconds{model="llama",pool="gpus"}`: 0.125,
-		"kvasir_endpoint_running" + at("a"):                              2,
-		"kvasir_endpoint_waiting" + at("a"):                              0,
-		"kvasir_endpoint_kv_usage" + at("a"):                             0.75,
-		"kvasir_prefix_trust" + at("a"):                                  1,
-		"kvasir_prefix_predicted_tokens_total" + at("a"):                 900,
-		"kvasir_prefix_reported_tokens_total" + at("a"):                  800,
+		`kvasir_single_flight_calls{model="llama",pool="gpus"}`:            3,
+		`kvasir_pool_saturation{axis="overall",model="llama",pool="gpus"}`: 0.5,
+		`kvasir_queue_calls{model="llama",pool="gpus"}`:                    5,
+		`kvasir_queue_bytes{model="llama",pool="gpus"}`:                    600,
+		`kvasir_queue_tokens{model="llama",pool="gpus"}`:                   70,
+		`kvasir_queue_predicted_wait_seconds{model="llama",pool="gpus"}`:   0.125,
+		"kvasir_endpoint_running" + at("a"):                                2,
+		"kvasir_endpoint_waiting" + at("a"):                                0,
+		"kvasir_endpoint_kv_usage" + at("a"):                               0.75,
+		"kvasir_prefix_trust" + at("a"):                                    1,
+		"kvasir_prefix_predicted_tokens_total" + at("a"):                   900,
+		"kvasir_prefix_reported_tokens_total" + at("a"):                    800,
 	} {
 		want(t, got, name, v)
 		delete(got, name)

@@ -48,27 +48,30 @@ type Refusal uint8
 
 // The refusals. The zero Refusal means that the call was not refused.
 const (
-	NotRefused   Refusal = iota
-	BadRequest           // unreadable, or lacks what routing needs
-	UnknownRoute         // no such path or method
-	UnknownModel         // no configured model or alias of that name
-	BodyTooLarge         // over the bound of one body
-	BuffersFull          // over the bound of all bodies in flight
-	TooManyCalls         // over the bound of calls in flight
-	NoEndpoint           // no pool of the model has an endpoint in rotation
-	Draining             // shutting down
-	Unauthorized         // no key, or one that is not known
-	QueueFull            // as many calls wait for an endpoint as may
-	QueueBytes           // their bodies are as large together as they may be
-	QueueWait            // the wait would be too long
-	QueueTimeout         // the wait was too long
-	refusals             // how many there are
+	NotRefused     Refusal = iota
+	BadRequest             // unreadable, or lacks what routing needs
+	UnknownRoute           // no such path or method
+	UnknownModel           // no configured model or alias of that name
+	BodyTooLarge           // over the bound of one body
+	BuffersFull            // over the bound of all bodies in flight
+	TooManyCalls           // over the bound of calls in flight
+	NoEndpoint             // no pool of the model has an endpoint in rotation
+	Draining               // shutting down
+	Unauthorized           // no key, or one that is not known
+	QueueFull              // as many calls wait for an endpoint as may
+	QueueBytes             // their bodies are as large together as they may be
+	QueueWait              // the wait would be too long
+	QueueTimeout           // the wait was too long
+	Shed                   // it gave way to calls of higher priority, or the pool is saturated
+	DeadlineUnmet          // its first token would come after its own deadline
+	DeadlinePassed         // its own deadline has passed
+	refusals               // how many there are
 )
 
 var refusalNames = [refusals]string{
 	"", "bad_request", "unknown_route", "unknown_model", "body_too_large",
 	"buffers_full", "too_many_calls", "no_endpoint", "draining", "unauthorized",
-	"queue_full", "queue_bytes", "queue_wait", "queue_timeout",
+	"queue_full", "queue_bytes", "queue_wait", "queue_timeout", "shed", "deadline_unmet", "deadline_passed",
 }
 
 // String returns the refusal's name as labels and log lines show it; empty for

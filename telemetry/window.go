@@ -114,7 +114,7 @@ func (s SLO) judge(c *Call, tpot time.Duration) (judged, within bool) {
 // client has sent.
 func (r Refusal) ours() bool {
 	switch r {
-	case BuffersFull, TooManyCalls, NoEndpoint, Draining, QueueFull, QueueBytes, QueueWait, QueueTimeout:
+	case BuffersFull, TooManyCalls, NoEndpoint, Draining, QueueFull, QueueBytes, QueueWait, QueueTimeout, Shed, DeadlineUnmet, DeadlinePassed:
 		return true
 	default:
 		return false

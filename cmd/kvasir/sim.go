@@ -56,8 +56,12 @@ pool:
   --stagger                  gateways read at instants of their own
   --queue SPEC               calls wait at the gateway until an endpoint has room: while less prefill
                              than work (predicted time) or tokens (uncached) is unstarted there:
-                             work=500ms,tokens=8192,order=least-slack,length=1024,max-wait=30s;
-                             order is fifo or least-slack, to the deadline that --slo-ttft gives
+                             work=500ms,tokens=8192,order=least-slack,length=1024,max-wait=30s,
+                             max-wait-ratio=4 (of the mean service time), turn=8 (every eighth call
+                             is of a lower priority); order is fifo, least-slack or deadline, to the
+                             deadline that --slo-ttft gives, fair (least service first, of each
+                             principal=tenant or conversation, in tokens weighted input=1,output=2,
+                             cached=0.1) or fair-local (quantum=16384 ahead for a prefix's sake)
                              (default: none wait)
   --single-flight SPEC       siblings of a cold prefix wait until the first has computed it, where it
                              saves them so many tokens: min-tokens=1024,max-wait=5s,max-siblings=64

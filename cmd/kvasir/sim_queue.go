@@ -57,6 +57,40 @@ func parseQueue(text string) (admission.Config, error) {
 				bad(key, value, "1 to 1000000")
 			}
 			c.Length = n
+		case "turn":
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 0 || n > 1000 {
+				bad(key, value, "0 to 1000")
+			}
+			c.Turn = n
+		case "principal":
+			by, err := admission.ParsePrincipal(value)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("--queue: %w", err))
+			}
+			c.Fairness.By = by
+		case "input", "output", "cached", "quantum", "max-wait-ratio":
+			least, most := 0.0, 1000.0
+			if key == "quantum" {
+				least, most = 1, 1e9
+			}
+			x, err := strconv.ParseFloat(value, 64)
+			if err != nil || !(x >= least && x <= most) {
+				bad(key, value, fmt.Sprintf("%v to %.0f", least, most))
+				continue
+			}
+			switch key {
+			case "input":
+				c.Fairness.Input = x
+			case "output":
+				c.Fairness.Output = x
+			case "cached":
+				c.Fairness.Cached = x
+			case "quantum":
+				c.Fairness.Quantum = x
+			default:
+				c.MaxWaitRatio = x
+			}
 		case "order":
 			o, err := admission.ParseOrder(value)
 			if err != nil {
@@ -64,11 +98,16 @@ func parseQueue(text string) (admission.Config, error) {
 			}
 			c.Order = o
 		default:
-			errs = append(errs, fmt.Errorf("--queue: unknown key %q; allowed: work, tokens, order, length, max-wait", key))
+			errs = append(errs, fmt.Errorf("--queue: unknown key %q; allowed: work, tokens, order, turn, principal, input, output, cached, quantum, length, max-wait, max-wait-ratio", key))
 		}
 	}
 	if !seen["work"] && !seen["tokens"] {
 		errs = append(errs, fmt.Errorf("--queue: %q has neither work nor tokens: nothing would wait", text))
+	}
+	for _, key := range []string{"principal", "input", "output", "cached", "quantum"} {
+		if seen[key] && (!c.Order.Fair() || key == "quantum" && c.Order != admission.FairLocal) {
+			errs = append(errs, fmt.Errorf("--queue: %s has no effect with the order %v", key, c.Order))
+		}
 	}
 	return c, errors.Join(errs...)
 }

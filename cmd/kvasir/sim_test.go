@@ -191,7 +191,7 @@ func TestSim_SaysWhatIsWrong(t *testing.T) {
 		"tokens: \"0\" is not":              {"--trace", excerpt, "--queue", "tokens=0"},
 		"length: \"-1\" is not":             {"--trace", excerpt, "--queue", "tokens=1,length=-1"},
 		"max-wait: \"9ms\" is not":          {"--trace", excerpt, "--queue", "tokens=1,max-wait=9ms"},
-		"fifo or least-slack":               {"--trace", excerpt, "--queue", "tokens=1,order=lifo"},
+		"fifo, least-slack, deadline, fair": {"--trace", excerpt, "--queue", "tokens=1,order=lifo"},
 		"--single-flight: is empty":         {"--trace", excerpt, "--single-flight", ""},
 		"has no min-tokens":                 {"--trace", excerpt, "--single-flight", "max-wait=1s"},
 		"min-tokens: \"0\" is not":          {"--trace", excerpt, "--single-flight", "min-tokens=0"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -153,6 +154,7 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 			MaxAge: pc.Signals.MaxAge, Misses: pc.Probe.Failures,
 		}
 		pool.Flights = admission.FlightConfig(pc.SingleFlight)
+		pool.Overload = overload(pc.Overload)
 		if pool.Queue, err = queue(pc.Queue); err != nil {
 			return m, fmt.Errorf("pool %s: queue: %w", pc.Name, err)
 		}
@@ -172,9 +174,19 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 // queue returns a pool's bounds of what waits.
 func queue(c config.Queue) (admission.Config, error) {
 	order, err := admission.ParseOrder(c.Order)
+	by, also := admission.ParsePrincipal(c.Principal)
 	return admission.Config{
-		Work: c.Work, Tokens: int64(c.Tokens), Order: order, Length: c.Length, Bytes: int64(c.Bytes), MaxWait: c.MaxWait,
-	}, err
+		Work: c.Work, Tokens: int64(c.Tokens), Order: order, Turn: c.Turn, Length: c.Length, Bytes: int64(c.Bytes),
+		MaxWait: c.MaxWait, MaxWaitRatio: c.MaxWaitRatio,
+		Fairness: admission.Fairness{By: by, Input: c.Weights.Input, Output: c.Weights.Output, Cached: c.Weights.Cached, Quantum: c.Quantum},
+	}, errors.Join(err, also)
+}
+
+// overload returns when a pool is saturated.
+func overload(c config.Overload) admission.Overload {
+	return admission.Overload{
+		Waiting: c.Waiting, KVUsage: c.KVUsage, Preemptions: c.Preemptions, Ramp: admission.Ramp{From: c.RefuseFrom, To: c.RefuseTo},
+	}
 }
 
 // source returns what finds a pool's endpoints. who staggers its looks among those of

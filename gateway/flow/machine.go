@@ -368,7 +368,7 @@ func (m *Machine) dispatch(now mono.Time, i int32) (*pool, fate) {
 					return p, noRoom
 				}
 				if c.due() != mono.Never {
-					switch d, known := m.soonest(now, c, p); {
+					switch d, known := m.soonest(now, c, p, p.view.Candidates); {
 					case !known:
 					case c.phase == running && m.tooLate(now, c, p, d): // it is new
 						return p, late

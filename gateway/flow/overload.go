@@ -142,10 +142,10 @@ func (m *Machine) tooLate(now mono.Time, c *call, p *pool, predicted time.Durati
 	return p.overload.Ramp.Refuses(predicted, c.due().Sub(now), r.Float64())
 }
 
-// soonest predicts when a call that is sent now has its first token, on the endpoint of the
-// pool's candidates that is best for that; false where nothing is known. Without a queue that
-// is the policy's word alone.
-func (m *Machine) soonest(now mono.Time, c *call, p *pool) (time.Duration, bool) {
+// soonest predicts how long a call takes to its first token that is sent now to one of the slots,
+// on the endpoint that is best for that; false where nothing is known. Without a queue that is
+// the policy's word alone.
+func (m *Machine) soonest(now mono.Time, c *call, p *pool, slots []selection.Slot) (time.Duration, bool) {
 	if p.predictor == nil && p.queue == nil {
 		return 0, false
 	}
@@ -154,7 +154,10 @@ func (m *Machine) soonest(now mono.Time, c *call, p *pool) (time.Duration, bool)
 		m.mistrust()
 	}
 	best, found := time.Duration(0), false
-	for _, slot := range p.view.Candidates {
+	for _, slot := range slots {
+		if s := &m.state[slot]; s.draining || !s.breaker.Permits(now) {
+			continue
+		}
 		work := c.request.Work(selection.OverlapAt(p.view.Overlap, slot)).Plus(m.found(p, slot).PendingWork)
 		if d, ok := m.prefillTime(p, slot, work); ok && (!found || d < best) {
 			best, found = d, true

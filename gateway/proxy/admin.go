@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"kvasir/gateway/admission"
 	"kvasir/gateway/flow"
 	"kvasir/internal/mono"
 	"kvasir/selection"
@@ -109,12 +110,13 @@ type SLOView struct {
 
 // PoolView is one pool of a ModelView.
 type PoolView struct {
-	Pool      string         `json:"pool"`
-	Policy    string         `json:"policy"`
-	Following *int           `json:"single_flight,omitempty"` // calls that wait for a sibling, where some may
-	Queue     *QueueView     `json:"queue,omitempty"`         // of a pool that holds calls
-	Shadow    *ShadowTally   `json:"shadow"`                  // of the policy that is shadowed; null: none is
-	Endpoints []EndpointView `json:"endpoints"`
+	Pool       string          `json:"pool"`
+	Policy     string          `json:"policy"`
+	Following  *int            `json:"single_flight,omitempty"` // calls that wait for a sibling, where some may
+	Queue      *QueueView      `json:"queue,omitempty"`         // of a pool that holds calls
+	Saturation *SaturationView `json:"saturation"`              // null: nothing is known
+	Shadow     *ShadowTally    `json:"shadow"`                  // of the policy that is shadowed; null: none is
+	Endpoints  []EndpointView  `json:"endpoints"`
 }
 
 // QueueView is what a PoolView's pool holds.
@@ -124,6 +126,40 @@ type QueueView struct {
 	Tokens int64   `json:"tokens"` // of prefill that they bring
 	Oldest float64 `json:"oldest_seconds"`
 	Wait   float64 `json:"predicted_wait_seconds"` // until all will have gone; 0 also where that is not known
+}
+
+// SaturationView is a PoolView's saturation: 1 is where calls below priority 0 stay out. Values
+// are means over endpoints.
+type SaturationView struct {
+	Level float64            `json:"level"` // of each endpoint's worst axis
+	Leads string             `json:"leads"` // the axis that is highest
+	Axes  map[string]float64 `json:"axes"`  // waiting, kv_usage, preemptions, ttft; those that are known
+}
+
+func saturationView(s *admission.Saturation) *SaturationView {
+	if !s.Known {
+		return nil
+	}
+	v := &SaturationView{Level: s.Value, Leads: s.Leads.String(), Axes: map[string]float64{}}
+	for _, a := range admission.Axes() {
+		if l := s.Axes[a]; l.Known {
+			v.Axes[a.String()] = l.Value
+		}
+	}
+	return v
+}
+
+// saturationStates is saturationView for metrics.
+func saturationStates(pool string, s *admission.Saturation) (all []telemetry.SaturationState) {
+	if s.Known {
+		all = append(all, telemetry.SaturationState{Pool: pool, Axis: "overall", Level: s.Value})
+	}
+	for _, a := range admission.Axes() {
+		if l := s.Axes[a]; l.Known {
+			all = append(all, telemetry.SaturationState{Pool: pool, Axis: a.String(), Level: l.Value})
+		}
+	}
+	return all
 }
 
 // EndpointView is one endpoint of a PoolView. What is unknown is null.
@@ -170,6 +206,7 @@ func (g *Gateway) Pools() []ModelView {
 		origins := g.origins(m)
 		for _, p := range s.Pools {
 			pv := PoolView{Pool: p.Name, Policy: p.Policy, Shadow: shadowTally(p.Shadow, s.At), Endpoints: []EndpointView{}}
+			pv.Saturation = saturationView(&p.Saturation)
 			if p.Following >= 0 {
 				pv.Following = &p.Following
 			}
@@ -262,6 +299,7 @@ func (g *Gateway) State() telemetry.Snapshot {
 		ms := telemetry.ModelState{Model: m.Name, IndexBytes: snap.IndexBytes, IndexBlocks: snap.IndexBlocks}
 		at := map[[2]string]int{} // index in ms.Endpoints
 		for _, p := range snap.Pools {
+			ms.Saturation = append(ms.Saturation, saturationStates(p.Name, &p.Saturation)...)
 			if p.Following >= 0 {
 				ms.Flights = append(ms.Flights, telemetry.FlightState{Pool: p.Name, Calls: p.Following})
 			}

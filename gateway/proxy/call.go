@@ -360,7 +360,7 @@ func (c *call) place() {
 	c.held = false
 	c.record.Held = a.Wait
 	if c.record.Attempts == 0 {
-		c.refuseFor(a.Reason, 0)
+		c.refuseFor(a.Reason, a.Again)
 		return
 	}
 	c.giveUp(a.Reason)

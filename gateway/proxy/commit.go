@@ -61,7 +61,7 @@ func (c *call) contentCame(now time.Time) {
 	if a.begun {
 		return
 	}
-	a.begun, a.first = true, now
+	a.begun, a.first, a.progress = true, now, now
 	if a.committed { // more came before it than could be held back
 		c.reportFirst()
 	}
@@ -101,6 +101,9 @@ func (c *call) upstreamEnded(o attempt.Outcome, u flow.Usage) {
 	}
 	c.close(o)
 	c.held = false
+	if a := &c.answer; a.action.Progress && a.stream && !u.Known { // else nobody would be charged for the rest
+		c.model.router.report(flow.Progress(c.ticket, a.action.Attempt, a.contents))
+	}
 	c.model.router.ended(c, c.ending(u))
 	c.finish(o)
 }

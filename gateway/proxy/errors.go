@@ -172,6 +172,17 @@ func refusal(why flow.Reason, bound int) (telemetry.Refusal, api.Error) {
 	case flow.QueueTimeout:
 		e.Message = "No endpoint had room for the call for as long as calls may wait (queue.max_wait). Try again later."
 		return telemetry.QueueTimeout, e
+	case flow.Shed:
+		e.Status = http.StatusTooManyRequests
+		e.Message = "There is too little room, and calls of higher priority come first. Try again later."
+		return telemetry.Shed, e
+	case flow.DeadlineUnmet:
+		e.Message = "The first token would come after the deadline that the call names. Nothing was sent to an endpoint."
+		return telemetry.DeadlineUnmet, e
+	case flow.DeadlinePassed:
+		e.Status = http.StatusGatewayTimeout
+		e.Message = "The deadline that the call names has passed while it waited. Nothing was sent to an endpoint."
+		return telemetry.DeadlinePassed, e
 	}
 	e.Code, e.Message = "no_endpoint", "No endpoint of the model takes calls. Try again shortly."
 	return telemetry.NoEndpoint, e
@@ -182,6 +193,7 @@ func refusal(why flow.Reason, bound int) (telemetry.Refusal, api.Error) {
 func (c *call) refuseFor(why flow.Reason, wait time.Duration) {
 	kind, e := refusal(why, c.model.Machine.Calls)
 	c.retryAfter(wait)
+	c.noRetry(why)
 	c.refuse(kind, e)
 }
 
@@ -350,6 +362,8 @@ func (c *call) tellInStream() {
 func (c *call) mayNotRetry(why flow.Reason) bool {
 	switch why {
 	case flow.AttemptsSpent, flow.BudgetSpent, flow.FailsElsewhere:
+		return true
+	case flow.DeadlineUnmet, flow.DeadlinePassed: // who waits for it knows what else to do, and has no time
 		return true
 	}
 	return why == flow.NoAlternative && c.record.Attempts > 1

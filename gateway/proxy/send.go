@@ -34,6 +34,7 @@ type answer struct {
 	first    time.Time // when it began
 	last     time.Time // newest content
 	contents int       // content events
+	progress time.Time // when the machine was last told how far the answer is, or was not yet
 	mark     int64     // where in the stream the last event was seen to end
 	tally    api.Tally
 	fault    attempt.Outcome // of the first error that tally saw

@@ -163,8 +163,20 @@ func (c *call) look(p []byte) {
 	}
 	if c.answer.begun {
 		c.alive(now)
+		c.progress(now)
 	}
 	c.contentCame(now)
+}
+
+// progress reports, once in a while, how far the answer is, where the machine asks for it. An
+// event of content is taken for a token.
+func (c *call) progress(now time.Time) {
+	a := &c.answer
+	if !a.action.Progress || !a.reported || now.Sub(a.progress) < flow.AliveEvery {
+		return
+	}
+	a.progress = now
+	c.model.router.report(flow.Progress(c.ticket, a.action.Attempt, a.contents))
 }
 
 // alive reports, once in a while, that the endpoint sends: calls that wait there do not
