@@ -149,7 +149,7 @@ type Overload struct {
 	KVUsage float64 `config:"kv_usage" allowed:"0..1"`
 	// Preemptions a second, likewise; in a pool with a queue the endpoint gets no further call then. 0: they say nothing.
 	Preemptions float64 `config:"preemptions" allowed:"0..1000000"`
-	// Part of the time that a call's own deadline leaves it: where its first token is predicted to take longer, the call is refused now and then, more often the longer it takes.
+	// Part of the time that a call's own deadline leaves beside its own prefill: where the wait before that is predicted to be longer, the call is refused now and then, more often the longer it is.
 	RefuseFrom float64 `config:"refuse_from" allowed:"0..100"`
 	// Part from which on every such call is refused. 0: none is.
 	RefuseTo float64 `config:"refuse_to" allowed:"0..100"`

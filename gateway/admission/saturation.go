@@ -153,21 +153,23 @@ func (r *Rise) Rate(now mono.Time, maxAge time.Duration) (float64, bool) {
 	return r.rate, true
 }
 
-// Ramp says how likely a call is refused whose first token is predicted to come late: not at
-// all while the prediction is at most From of the time that it has, for certain from To on, and
-// between them in proportion. Refusing all calls past one threshold makes the load swing about
-// it: none goes, then all do.
+// Ramp says how likely a call is refused that would have to wait: not at all while the predicted
+// wait is at most From of the time that its deadline leaves beside its own prefill, for certain
+// from To on, and between them in proportion. Refusing all calls past one threshold makes the
+// load swing about it: none goes, then all do. Under a lasting overload the wait settles on the
+// ramp, so To stays below 1: what is predicted is not what comes.
 type Ramp struct{ From, To float64 }
 
-// Refuses reports whether the call is refused. draw is from 0 to 1, 1 exclusive.
-func (r Ramp) Refuses(predicted, left time.Duration, draw float64) bool {
+// Refuses reports whether a call is refused that would wait so long, where its deadline leaves so
+// much beside its own prefill. draw is from 0 to 1, 1 exclusive.
+func (r Ramp) Refuses(wait, left time.Duration, draw float64) bool {
 	if r.To <= 0 {
 		return false
 	}
 	if left <= 0 {
 		return true
 	}
-	x := predicted.Seconds() / left.Seconds()
+	x := wait.Seconds() / left.Seconds()
 	if r.To <= r.From {
 		return x >= r.To
 	}

@@ -162,7 +162,7 @@ func (m *Machine) refusal(now mono.Time, i int32, p *pool) (Reason, time.Duratio
 		return QueueWait, wait
 	}
 	if c.due() != mono.Never {
-		if then, known := m.soonest(now, c, p, p.view.Members); known && m.tooLate(now, c, p, wait+then) {
+		if then, own, known := m.soonest(now, c, p, p.view.Members); known && m.tooLate(now, c, p, wait+then, own) {
 			return DeadlineUnmet, wait
 		}
 	}

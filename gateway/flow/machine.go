@@ -368,11 +368,11 @@ func (m *Machine) dispatch(now mono.Time, i int32) (*pool, fate) {
 					return p, noRoom
 				}
 				if c.due() != mono.Never {
-					switch d, known := m.soonest(now, c, p, p.view.Candidates); {
+					switch wait, own, known := m.soonest(now, c, p, p.view.Candidates); {
 					case !known:
-					case c.phase == running && m.tooLate(now, c, p, d): // it is new
+					case c.phase == running && m.tooLate(now, c, p, wait, own): // it is new
 						return p, late
-					case c.phase == held && now.Add(d) > c.due(): // its place is worth more to the next one
+					case c.phase == held && now.Add(wait+own) > c.due(): // its place is worth more to the next one
 						return p, passed
 					}
 				}

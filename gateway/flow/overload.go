@@ -135,33 +135,37 @@ func (c *call) due() mono.Time {
 	return c.arrived.Add(c.request.Deadline)
 }
 
-// tooLate reports whether a new call, which would have its first token after so long, is
+// tooLate reports whether a new call, whose own prefill takes so long after such a wait, is
 // refused for its deadline's sake.
-func (m *Machine) tooLate(now mono.Time, c *call, p *pool, predicted time.Duration) bool {
+func (m *Machine) tooLate(now mono.Time, c *call, p *pool, wait, own time.Duration) bool {
 	r := seed.New(m.seed, seed.Deadline, uint64(c.request.ID), uint64(c.attempt))
-	return p.overload.Ramp.Refuses(predicted, c.due().Sub(now), r.Float64())
+	return p.overload.Ramp.Refuses(wait, c.due().Sub(now)-own, r.Float64())
 }
 
-// soonest predicts how long a call takes to its first token that is sent now to one of the slots,
-// on the endpoint that is best for that; false where nothing is known. Without a queue that is
+// soonest predicts what a call takes to its first token that is sent now to one of the slots, on
+// the endpoint that is best for that: the wait for those before it, and its own prefill; false
+// where nothing is known. Without a queue that is
 // the policy's word alone.
-func (m *Machine) soonest(now mono.Time, c *call, p *pool, slots []selection.Slot) (time.Duration, bool) {
+func (m *Machine) soonest(now mono.Time, c *call, p *pool, slots []selection.Slot) (wait, own time.Duration, known bool) {
 	if p.predictor == nil && p.queue == nil {
-		return 0, false
+		return 0, 0, false
 	}
 	if p.usesOverlap {
 		m.index.Match(now, c.request.Blocks, m.overlap)
 		m.mistrust()
 	}
-	best, found := time.Duration(0), false
+	best := time.Duration(0)
 	for _, slot := range slots {
 		if s := &m.state[slot]; s.draining || !s.breaker.Permits(now) {
 			continue
 		}
-		work := c.request.Work(selection.OverlapAt(p.view.Overlap, slot)).Plus(m.found(p, slot).PendingWork)
-		if d, ok := m.prefillTime(p, slot, work); ok && (!found || d < best) {
-			best, found = d, true
+		work := c.request.Work(selection.OverlapAt(p.view.Overlap, slot))
+		all, ok := m.prefillTime(p, slot, work.Plus(m.found(p, slot).PendingWork))
+		if !ok || known && all >= best {
+			continue
 		}
+		alone, _ := m.prefillTime(p, slot, work)
+		best, own, known = all, min(alone, all), true
 	}
-	return best, found
+	return best - own, own, known
 }
