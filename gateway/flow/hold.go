@@ -57,15 +57,17 @@ func (m *Machine) hasRoom(now mono.Time, p *pool, slot selection.Slot) bool {
 	return known && d < c.Work
 }
 
-// prefillTime predicts how long the endpoint takes for the work: as its policy does, or by
-// what it has done lately.
+// prefillTime predicts how long the endpoint takes for the work: as its policy does, but no less
+// than it has taken lately. A policy that learns what is usual hears of a slow spell as of
+// outliers at first, and while an engine lacks KV blocks prefill is not what takes the time.
 func (m *Machine) prefillTime(p *pool, slot selection.Slot, w selection.Work) (time.Duration, bool) {
+	lately, seen := m.state[slot].speed.Time(w.Tokens)
 	if p.predictor != nil {
 		if d, ok := p.predictor.PrefillTime(slot, w); ok {
-			return d, true
+			return max(d, lately), true
 		}
 	}
-	return m.state[slot].speed.Time(w.Tokens)
+	return lately, seen
 }
 
 // makesRoom reports whether a report may change who can go.
