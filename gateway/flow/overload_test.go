@@ -154,18 +154,18 @@ func TestDeadline_OneThatCannotBeMetIsRefused(t *testing.T) {
 		}
 		m := New(newConfig(pool))
 		own, _ := predicting{}.PrefillTime(0, selection.Prefill(100, 0))
-		// The endpoint is idle: 0.79 of the time is enough for certain, 1.21 of it is not.
-		if a := only(t, m.Step(1, Arrive(firm(1, own*100/79)))); a.Kind != Dispatch {
+		// The endpoint is idle: 0.69 of the time is enough for certain, 0.91 of it is not.
+		if a := only(t, m.Step(1, Arrive(firm(1, own*100/69)))); a.Kind != Dispatch {
 			t.Fatalf("queue %v: %+v", queue, a)
 		}
 		m.Step(2, Arrive(request(2))) // before what comes now: 1's prefill, and 2's
 		before := 2 * own
-		if a := only(t, m.Step(3, Arrive(firm(3, (before+own)*100/121)))); a.Kind != Refuse || a.Reason != DeadlineUnmet {
+		if a := only(t, m.Step(3, Arrive(firm(3, (before+own)*100/91)))); a.Kind != Refuse || a.Reason != DeadlineUnmet {
 			t.Errorf("queue %v: %+v, want it refused", queue, a)
 		}
 		refused := 0
 		for i := range 100 { // of those halfway up the ramp, every other one
-			for _, a := range words(m.Step(mono.Time(10+10*i), Arrive(firm(10+i, before+own)))) {
+			for _, a := range words(m.Step(mono.Time(10+10*i), Arrive(firm(10+i, (before+own)*100/80)))) {
 				if a.Kind == Refuse {
 					refused++
 				} else {
