@@ -23,6 +23,8 @@ type principal struct {
 	counter     float64
 	first, last int32 // of its calls that wait and any endpoint may have, in order; linked through places
 	waiting     int   // calls, the tied ones too
+	bytes       int64 // of their bodies
+	tokens      int64 // of prefill that they bring
 	running     int   // calls that may yet be charged
 	at          int32 // in its band's open, or, where it has no call, in the band's idle
 	next        int32 // free list
@@ -163,6 +165,8 @@ func (q *Queue) join(call int32) {
 	w.payer = p
 	x := &q.principals[p]
 	x.waiting++
+	x.bytes += w.Bytes
+	x.tokens += w.Tokens
 	if w.Tied {
 		b.tied = append(b.tied, call)
 		return
@@ -197,6 +201,8 @@ func (q *Queue) leave(call int32) {
 	b := &q.bands[bandOf(w.Priority)]
 	x := &q.principals[w.payer]
 	x.waiting--
+	x.bytes -= w.Bytes
+	x.tokens -= w.Tokens
 	if w.Tied {
 		for i, other := range b.tied {
 			if other == call {
@@ -251,6 +257,69 @@ func (q *Queue) sweep(b *band) {
 		delete(q.byKey, q.principals[p].key)
 		q.principals[p].next, q.free = q.free, p
 	}
+}
+
+// before returns how many tokens of a band go before a call that brings so many: each principal
+// has as much of service as the call's own, until that has had all it wants.
+func (q *Queue) before(b *band, key principalKey, tokens int64) int64 {
+	own := none
+	if p, known := q.byKey[key]; known {
+		own = int(p)
+		tokens += q.principals[p].tokens
+	}
+	sum := int64(0)
+	if own != none {
+		sum = q.principals[own].tokens
+	}
+	for _, p := range b.open.items {
+		if int(p) != own {
+			sum += min(q.principals[p].tokens, tokens)
+		}
+	}
+	return sum
+}
+
+// longest returns the principal of the call's band that waits with most calls, if these are more
+// than the call's own principal would have; none in other orders.
+func (q *Queue) longest(a Asking) int32 {
+	most := 1
+	if p, known := q.byKey[a.key()]; known {
+		most += q.principals[p].waiting
+	}
+	best := int32(none)
+	for _, p := range q.rivals(a) {
+		if n := q.principals[p].waiting; n > most {
+			best, most = p, n
+		}
+	}
+	return best
+}
+
+// largest returns likewise who waits with the largest bodies, if so much of them can go that the
+// call fits beside bodies of so many bytes and still no more is left of them than of its own.
+func (q *Queue) largest(a Asking, bytes int64) int32 {
+	over := a.Bytes - (q.cfg.Bytes - bytes)
+	most := a.Bytes + over
+	if p, known := q.byKey[a.key()]; known {
+		most += q.principals[p].bytes
+	}
+	best := int32(none)
+	for _, p := range q.rivals(a) {
+		if n := q.principals[p].bytes; n >= most {
+			best, most = p, n+1
+		}
+	}
+	return best
+}
+
+func (a *Asking) key() principalKey { return principalKey{a.Principal, int8(bandOf(a.Priority))} }
+
+// rivals returns the principals that wait in the call's band; none where the order is not fair.
+func (q *Queue) rivals(a Asking) []int32 {
+	if !q.cfg.Order.Fair() {
+		return nil
+	}
+	return q.bands[bandOf(a.Priority)].open.items
 }
 
 // byCounter keeps principals by what they have had.

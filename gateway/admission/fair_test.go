@@ -3,7 +3,9 @@ package admission
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -383,6 +385,39 @@ func TestFair_AgainstCountersThatForgetNobody(t *testing.T) {
 			},
 		})
 	})
+}
+
+// TestFair_NobodyFillsTheQueue: the principal with most gives way to one that has less, whose
+// wait is what it will be and not all that wait.
+func TestFair_NobodyFillsTheQueue(t *testing.T) {
+	c := Config{Order: Fair, Fairness: DefaultFairness(), Length: 10, Bytes: 100, MaxWait: time.Second}
+	q := New(c)
+	for i := range 10 {
+		who := kvblock.Hash(7)
+		if i > 7 {
+			who = 8
+		}
+		q.Push(Waiter{Call: int32(i), ID: uint64(i), Rank: int64(i), Since: mono.Time(i), Principal: who, Bytes: 10, Tokens: 500})
+	}
+	if bound, _ := q.Refuses(Asking{Principal: 7, Bytes: 1, Tokens: 500, Rate: 10000}); bound != LengthMost {
+		t.Errorf("who has most: bound %v", bound)
+	}
+	few := Asking{Principal: 9, Bytes: 20, Tokens: 500, Rate: 1000}
+	bound, wait := q.Refuses(few)
+	if bound != Within || wait != time.Second { // 500 tokens of each of the two others
+		t.Errorf("who has nothing: bound %v after %v", bound, wait)
+	}
+	var out []int32
+	for call, ok := q.GivesWay(few); ok; call, ok = q.GivesWay(few) {
+		out = append(out, call)
+		q.Remove(call)
+	}
+	if !slices.Equal(out, []int32{7, 6}) { // one for the length, another for the bytes
+		t.Errorf("%v give way, want 7 and 6", out)
+	}
+	if bound, _ := q.Refuses(Asking{Principal: 9, Bytes: 60, Rate: 1000}); bound != BytesMost {
+		t.Errorf("who would have most: bound %v", bound)
+	}
 }
 
 // TestFair_BandsAreFairEachByItself: service in one band does not count in another.

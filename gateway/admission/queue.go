@@ -85,33 +85,48 @@ func (q *Queue) Len() int      { return q.calls }
 func (q *Queue) Bytes() int64  { return q.bytes }
 func (q *Queue) Tokens() int64 { return q.tokens }
 
-// Wait predicts how long a call of the priority waits that comes now, where so many tokens of
-// prefill a second leave the queue: until all have gone that wait in its band and in higher
-// ones. rate 0: not known, and so is the wait.
-func (q *Queue) Wait(priority int32, rate float64) time.Duration {
+// Asking is a call that asks whether it may wait.
+type Asking struct {
+	Priority  int32
+	Principal kvblock.Hash // as Waiter's
+	Bytes     int64
+	Tokens    int64         // of prefill that it brings, at most
+	Rate      float64       // tokens of prefill a second that leave the queue; 0: not known
+	Service   time.Duration // mean service time; 0: not known
+}
+
+// Wait predicts how long the call waits that comes now, until all have gone that go before it:
+// those in higher bands and in its own, of which in a fair order only what other principals
+// get until its own has had as much. Where no rate is known, neither is the wait: 0.
+func (q *Queue) Wait(a Asking) time.Duration {
+	if !(a.Rate > 0) {
+		return 0
+	}
+	tokens, own := int64(0), bandOf(a.Priority)
+	for left := q.waiting &^ (1<<own - 1); left != 0; left &= left - 1 {
+		b := bits.TrailingZeros32(left)
+		if b == own && q.cfg.Order.Fair() {
+			tokens += q.before(&q.bands[b], principalKey{a.Principal, int8(b)}, a.Tokens)
+		} else {
+			tokens += q.bands[b].tokens
+		}
+	}
+	return Seconds(float64(tokens) / a.Rate)
+}
+
+// Drain predicts how long it takes until all who wait have gone; 0 where no rate is known.
+func (q *Queue) Drain(rate float64) time.Duration {
 	if !(rate > 0) {
 		return 0
 	}
-	tokens := int64(0)
-	for left := q.waiting &^ (1<<bandOf(priority) - 1); left != 0; left &= left - 1 {
-		tokens += q.bands[bits.TrailingZeros32(left)].tokens
-	}
-	return Seconds(float64(tokens) / rate)
+	return Seconds(float64(q.tokens) / rate)
 }
 
-// Asking is a call that asks whether it may wait.
-type Asking struct {
-	Priority int32
-	Bytes    int64
-	Rate     float64       // tokens of prefill a second that leave the queue; 0: not known
-	Service  time.Duration // mean service time; 0: not known
-}
-
-// Refuses returns the bound that the call would break, even after calls of lower bands had
-// given way, and the wait that is predicted for it. It is asked before Push, which takes
+// Refuses returns the bound that the call would break, even after others had given way as
+// GivesWay says, and the wait that is predicted for it. It is asked before Push, which takes
 // every call.
 func (q *Queue) Refuses(a Asking) (Bound, time.Duration) {
-	wait := q.Wait(a.Priority, a.Rate)
+	wait := q.Wait(a)
 	calls, bytes := q.calls, q.bytes
 	for left := q.waiting & (1<<bandOf(a.Priority) - 1); left != 0; left &= left - 1 {
 		b := &q.bands[bits.TrailingZeros32(left)]
@@ -119,9 +134,9 @@ func (q *Queue) Refuses(a Asking) (Bound, time.Duration) {
 		bytes -= b.bytes
 	}
 	switch {
-	case calls >= q.cfg.Length:
+	case calls >= q.cfg.Length && !q.has(q.longest(a)):
 		return LengthMost, wait
-	case a.Bytes > q.cfg.Bytes-bytes:
+	case a.Bytes > q.cfg.Bytes-bytes && !q.has(q.largest(a, bytes)):
 		return BytesMost, wait
 	case wait > q.cfg.MaxWait:
 		return WaitMost, wait
@@ -131,13 +146,31 @@ func (q *Queue) Refuses(a Asking) (Bound, time.Duration) {
 	return Within, wait
 }
 
+func (q *Queue) has(principal int32) bool { return principal != none }
+
 // GivesWay returns who has to leave next so that a call fits that Refuses lets wait; false
-// when it fits.
-func (q *Queue) GivesWay(priority int32, bytes int64) (call int32, ok bool) {
-	if q.calls < q.cfg.Length && bytes <= q.cfg.Bytes-q.bytes {
+// when it fits. That is who has waited for the shortest time of the lowest band below the
+// call's, or, in a fair order, of the principal of its own band that waits with most: no
+// principal keeps others out by filling the queue.
+func (q *Queue) GivesWay(a Asking) (call int32, ok bool) {
+	long, large := q.calls >= q.cfg.Length, a.Bytes > q.cfg.Bytes-q.bytes
+	if !long && !large {
 		return 0, false
 	}
-	return q.Least(priority)
+	if call, ok = q.Least(a.Priority); ok {
+		return call, true
+	}
+	p := int32(none)
+	if long {
+		p = q.longest(a)
+	}
+	if p == none && large {
+		p = q.largest(a, q.bytes)
+	}
+	if p == none {
+		return 0, false
+	}
+	return q.principals[p].last, true
 }
 
 // Least returns who has waited for the shortest time of the lowest band, if that is below the

@@ -185,7 +185,8 @@ func TestQueue_AgainstAList(t *testing.T) {
 				if want != Within {
 					return
 				}
-				for call, ok := q.GivesWay(priority, bytes); ok; call, ok = q.GivesWay(priority, bytes) {
+				asking := Asking{Priority: priority, Bytes: bytes}
+				for call, ok := q.GivesWay(asking); ok; call, ok = q.GivesWay(asking) {
 					if w, _ := l.least(priority); w.Call != call {
 						t.Fatalf("call %d gives way, want %d", call, w.Call)
 					}
@@ -213,7 +214,7 @@ func TestQueue_AgainstAList(t *testing.T) {
 					for _, w := range l.below(priority) {
 						before -= w.Tokens
 					}
-					if got := q.Wait(priority, 1); got != time.Duration(before)*time.Second {
+					if got := q.Wait(Asking{Priority: priority, Rate: 1}); got != time.Duration(before)*time.Second {
 						t.Fatalf("a call of priority %d waits %v for %d tokens", priority, got, before)
 					}
 				}

@@ -43,7 +43,8 @@ type Overload struct {
 }
 
 // DefaultOverload returns the thresholds of GIE's utilization detector, five calls and 0.8, and one
-// preemption a second.
+// preemption a second. The ramp ends below 1, because predictions are of prefill alone, and what
+// an engine decodes meanwhile makes it slower; docs/decisions/0023 has figures.
 func DefaultOverload() Overload {
 	return Overload{Waiting: 5, KVUsage: 0.8, Preemptions: 1, Ramp: Ramp{From: 0.4, To: 0.8}}
 }

@@ -152,9 +152,7 @@ func (m *Machine) refusal(now mono.Time, i int32, p *pool) (Reason, time.Duratio
 		return QueueWait, at.Sub(now)
 	}
 	c := &m.calls[i]
-	bound, wait := p.queue.Refuses(admission.Asking{
-		Priority: c.request.Priority, Bytes: c.request.Bytes, Rate: m.drainRate(now, p), Service: p.service.Mean(),
-	})
+	bound, wait := p.queue.Refuses(m.asking(now, &c.request, p))
 	switch bound {
 	case admission.LengthMost:
 		return QueueFull, wait
@@ -169,6 +167,14 @@ func (m *Machine) refusal(now mono.Time, i int32, p *pool) (Reason, time.Duratio
 		}
 	}
 	return NoReason, 0
+}
+
+// asking returns what the pool's queue goes by when it is asked about a call.
+func (m *Machine) asking(now mono.Time, q *selection.Request, p *pool) admission.Asking {
+	return admission.Asking{
+		Priority: q.Priority, Principal: p.principal(q), Bytes: q.Bytes, Tokens: int64(q.InputTokens),
+		Rate: m.drainRate(now, p), Service: p.service.Mean(),
+	}
 }
 
 // hold puts a call into the pool's queue. The pools' newest lists of candidates must be the
@@ -389,7 +395,7 @@ func (m *Machine) describeQueue(p *pool) *QueueState {
 	if q == nil {
 		return nil
 	}
-	s := &QueueState{Calls: q.Len(), Bytes: q.Bytes(), Tokens: q.Tokens(), Wait: q.Wait(admission.MinPriority, m.drainRate(m.last, p))}
+	s := &QueueState{Calls: q.Len(), Bytes: q.Bytes(), Tokens: q.Tokens(), Wait: q.Drain(m.drainRate(m.last, p))}
 	if w, ok := q.Oldest(); ok {
 		s.Oldest = m.last.Sub(w.Since)
 	}

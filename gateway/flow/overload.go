@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"math"
 	"time"
 
 	"kvasir/gateway/admission"
@@ -22,7 +23,7 @@ func (m *Machine) saturation(now mono.Time, p *pool) admission.Saturation {
 	var g admission.Gauge
 	slo, wait := p.view.SLO.TTFT, time.Duration(0)
 	if p.queue != nil && slo > 0 {
-		wait = p.queue.Wait(0, m.drainRate(now, p))
+		wait = p.queue.Wait(admission.Asking{Tokens: math.MaxInt32, Rate: m.drainRate(now, p)}) // until all have gone who may not be shed
 	}
 	for _, slot := range p.view.Members {
 		s := &m.state[slot]
@@ -114,15 +115,15 @@ func (m *Machine) shed(now mono.Time, i int32) {
 	c := &m.calls[i]
 	p := c.queued
 	m.unhold(now, i)
-	again := p.queue.Wait(c.request.Priority, m.drainRate(now, p))
+	again := p.queue.Wait(m.asking(now, &c.request, p))
 	m.giveUp(i, Shed)
 	m.actions[len(m.actions)-1].Again = again
 }
 
 // giveWay sheds those whom a call pushes out that is about to wait for the pool.
 func (m *Machine) giveWay(now mono.Time, i int32, p *pool) {
-	q := &m.calls[i].request
-	for j, ok := p.queue.GivesWay(q.Priority, q.Bytes); ok; j, ok = p.queue.GivesWay(q.Priority, q.Bytes) {
+	q := m.asking(now, &m.calls[i].request, p)
+	for j, ok := p.queue.GivesWay(q); ok; j, ok = p.queue.GivesWay(q) {
 		m.shed(now, j)
 	}
 }
