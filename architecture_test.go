@@ -67,6 +67,7 @@ var drawing = []room{
 	{"gateway/flow", pure, gateway},
 	{"gateway/admission", pure, gateway},
 	{"gateway/attempt", pure, gateway},
+	{"gateway/limit", pure, gateway},
 	{"gateway/proxy", live, gateway},
 	{"gateway/extproc", live, gateway},
 
