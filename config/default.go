@@ -38,6 +38,7 @@ func Default() Config {
 		},
 		Retry:  Retry(attempt.Default()),
 		Health: Health(health.Default()),
+		FanOut: DefaultFanOut(),
 		Prefix: Prefix{
 			Block:       api.DefaultBlockBytes,
 			Index:       prefix.DefaultBudgetBytes,
@@ -64,7 +65,7 @@ func Default() Config {
 
 // DefaultModel returns a model without name and pools, as one of a file starts whose
 // router has the timeouts of Default.
-func DefaultModel() Model { return Model{Timeouts: Default().Timeouts} }
+func DefaultModel() Model { return Model{Timeouts: Default().Timeouts, Caps: DefaultCaps()} }
 
 // DefaultPool returns a pool without name and endpoints, as a file's pool starts.
 func DefaultPool() Pool {

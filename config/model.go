@@ -19,6 +19,10 @@ type Model struct {
 	Adapters []string `config:"adapters"`
 	// Calls in flight for this model. 0: no bound of its own.
 	Calls int `config:"calls" allowed:"0..1000000"`
+	// The first token is due within that, of calls that name no deadline and whose class has none. Who can't have it by then is refused; what is merely wanted is an slo. 0: none.
+	Deadline time.Duration `config:"deadline" allowed:"0s or 1ms..24h"`
+	// What all calls of the model may use.
+	Caps Caps `config:"caps"`
 	// What callers want: what policies weigh, and from which calls that wait are ordered. Nothing is refused or ended for it.
 	SLO SLO `config:"slo"`
 	// Bounds that differ from the router's timeouts; those that are not given are as there.
@@ -51,6 +55,8 @@ type Pool struct {
 	Queue Queue `config:"queue"`
 	// Calls that wait for another one which computes a prefix that they share. Off where min_tokens is 0.
 	SingleFlight SingleFlight `config:"single_flight"`
+	// Tell the endpoints each call's priority in the body's field priority, where lower goes first. vllm takes it with --scheduling-policy priority, and refuses it without.
+	PassPriority bool `config:"pass_priority"`
 	// How an endpoint is picked: a policy's name, or a mapping of its name and parameters.
 	Policy Policy `config:"policy"`
 	// What is read from the endpoints' metrics.
