@@ -117,7 +117,6 @@ func (b *Book) Take(now mono.Time, who *Caller, e Estimate) Verdict {
 		a := g.accounts[i]
 		a.requests.take(unit)
 		a.tokens.take(g.reserved[i])
-		a.total.Requests++
 		a.count(g.running, 1)
 	}
 	v.Grant = b.keep(g)
@@ -162,7 +161,8 @@ func (b *Book) close(now mono.Time, index int32, u Usage) {
 		a.tokens.take(a.cost(u.Input, u.Cached, u.Output) - g.reserved[i])
 		if u.Unsent {
 			a.requests.take(-unit)
-			a.total.Requests--
+		} else {
+			a.total.Requests++
 		}
 		a.total.add(u)
 		a.count(g.running, -1)

@@ -156,6 +156,9 @@ type Grant struct {
 	generation uint32 // 0: none
 }
 
+// Index returns a small number that no other held grant has.
+func (g Grant) Index() int { return int(g.index) }
+
 // Held reports whether there is something to settle.
 func (g Grant) Held() bool { return g.generation != 0 }
 

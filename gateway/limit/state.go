@@ -2,10 +2,9 @@ package limit
 
 import "kvasir/internal/mono"
 
-// Total adds up what a scope has used since it came. Requests and tokens never go back but
-// for a request that is given back.
+// Total adds up what the calls of a scope that have ended used since it came.
 type Total struct {
-	Requests              int64 // that were let in, and sent or still may be
+	Requests              int64 // that were sent
 	Refused               int64 // calls that a limit has refused, of this scope or of another one of theirs
 	Input, Cached, Output int64 // tokens; Cached is a part of Input
 	Estimated             int64 // calls whose tokens were counted and not reported
