@@ -18,8 +18,8 @@ func TestCaps_AreWithinWhatABookTakes(t *testing.T) {
 			}
 		}
 	}
-	for i := range reflect.TypeFor[Weights]().NumField() {
-		tag := reflect.TypeFor[Weights]().Field(i).Tag.Get("allowed")
+	for field := range reflect.TypeFor[Weights]().Fields() {
+		tag := field.Tag.Get("allowed")
 		if !inRange(reflect.ValueOf(float64(limit.MostWeight)), tag) || inRange(reflect.ValueOf(limit.MostWeight+0.5), tag) {
 			t.Errorf("weights: %s, and a book takes up to %d", tag, limit.MostWeight)
 		}

@@ -21,6 +21,7 @@ const (
 	arrives             // a call comes
 	leaves              // a client goes
 	wakes               // a router's machine has asked for it
+	tires               // a call has waited for its siblings as long as it may
 )
 
 // event is something that will happen. Which fields count depends on the kind.
@@ -121,10 +122,16 @@ func (w *world) handle(e *event) {
 	case pulses:
 		w.replicas[e.engine].pulse(e.at)
 	case arrives:
-		w.arrive(e.at, e.life)
+		if e.life.serial == e.serial && !e.life.over { // else its client has left while its turn came
+			w.arrive(e.at, e.life)
+		}
 	case leaves:
 		if e.life.serial == e.serial && !e.life.over {
 			e.life.leave(e.at)
+		}
+	case tires:
+		if e.life.serial == e.serial && e.life.lined {
+			e.life.tire(e.at)
 		}
 	case wakes:
 		w.routers[e.router].wake(e.at)

@@ -110,6 +110,7 @@ func (c *call) allowed() bool {
 		if !ok {
 			return false
 		}
+		c.urgent(time.Since(c.arrived))
 	}
 	if v.Outcome == limit.Refused {
 		c.grant = limit.Grant{}
