@@ -68,6 +68,7 @@ var drawing = []room{
 	{"gateway/admission", pure, gateway},
 	{"gateway/demand", pure, gateway},
 	{"gateway/attempt", pure, gateway},
+	{"gateway/limit", pure, gateway},
 	{"gateway/proxy", live, gateway},
 	{"gateway/extproc", live, gateway},
 

@@ -51,6 +51,8 @@ const (
 	fieldEcho
 	fieldLogprobs
 
+	fieldPriority
+
 	fieldCount
 )
 
@@ -71,7 +73,7 @@ var names = [fieldCount]string{
 	fieldData1: "data_1", fieldData2: "data_2", fieldItems: "items",
 	fieldContent: "content", fieldTokens: "tokens",
 	fieldPromptLogprobs: "prompt_logprobs", fieldTruncatePromptTokens: "truncate_prompt_tokens",
-	fieldPromptEmbeds: "prompt_embeds", fieldEcho: "echo", fieldLogprobs: "logprobs",
+	fieldPromptEmbeds: "prompt_embeds", fieldEcho: "echo", fieldLogprobs: "logprobs", fieldPriority: "priority",
 }
 
 // fieldOf returns the field of that name, other where the grammar has none. ofPrompt says

@@ -92,7 +92,7 @@ var grammars = [grammarCount]row{
 		name: "responses", typed: true, answer: responsesAnswer,
 		routing: []field{
 			fieldModel, fieldStream, fieldMaxOutputTokens, fieldPreviousResponseID,
-			fieldCacheSalt, fieldSessionID, fieldPromptCacheKey,
+			fieldCacheSalt, fieldSessionID, fieldPromptCacheKey, fieldPriority,
 		},
 		prompt: []ingredient{
 			{fieldReasoning, asEffort}, {fieldChatTemplateKwargs, asValue}, {fieldTools, asBlocks},
@@ -125,12 +125,12 @@ var grammars = [grammarCount]row{
 var sampled = []field{
 	fieldModel, fieldStream, fieldStreamOptions, fieldMaxTokens, fieldMaxCompletionTokens, fieldN,
 	fieldCacheSalt, fieldSessionID, fieldPromptCacheKey,
-	fieldPromptLogprobs, fieldTruncatePromptTokens, fieldPromptEmbeds, fieldEcho, fieldLogprobs,
+	fieldPromptLogprobs, fieldTruncatePromptTokens, fieldPromptEmbeds, fieldEcho, fieldLogprobs, fieldPriority,
 }
 
 // keyed are the routing fields of routes whose answers are never streams.
 var keyed = []field{
-	fieldModel, fieldCacheSalt, fieldSessionID, fieldPromptCacheKey, fieldTruncatePromptTokens, fieldPromptEmbeds,
+	fieldModel, fieldCacheSalt, fieldSessionID, fieldPromptCacheKey, fieldTruncatePromptTokens, fieldPromptEmbeds, fieldPriority,
 }
 
 // textPrompt is a chat, or the text or token ids of a completion or an embedding.

@@ -22,6 +22,8 @@ type Request struct {
 	N                  int    // answers asked for, at least 1
 	Opaque             bool   // what the engine finds cached and computes is not told by the prompt, see Reader.opaque
 	CacheSaltAt        Span   // the value of "cache_salt", null included; the zero Span: absent
+	PriorityAt         Span   // the value of "priority", null included; the zero Span: absent
+	Priority           int    // it, where it is a whole number; else 0
 	CacheSalt          []byte // these four: decoded; nil where absent
 	SessionID          []byte
 	PromptCacheKey     []byte
@@ -179,6 +181,9 @@ func (r *Reader) interpret() error {
 	q.N = max(r.integer(fieldN, &errs), 1)
 	q.Opaque = r.opaque()
 	q.CacheSalt, q.CacheSaltAt = r.text(fieldCacheSalt, &errs), r.at[fieldCacheSalt]
+	if q.PriorityAt = r.at[fieldPriority]; !q.PriorityAt.none() {
+		q.Priority, _ = parseInt(r.value(fieldPriority)) // what else it may be is the engine's to judge
+	}
 	q.SessionID = r.text(fieldSessionID, &errs)
 	q.PromptCacheKey = r.text(fieldPromptCacheKey, &errs)
 	q.PreviousResponseID = r.text(fieldPreviousResponseID, &errs)
@@ -324,6 +329,19 @@ func AppendModelName(dst []byte, g Grammar, name string) []byte {
 
 // TakesCacheSalt says whether a body of the grammar may have a cache_salt.
 func (g Grammar) TakesCacheSalt() bool { return slices.Contains(grammars[g].routing, fieldCacheSalt) }
+
+// TakesPriority says whether a body of the grammar may have a priority.
+func (g Grammar) TakesPriority() bool { return slices.Contains(grammars[g].routing, fieldPriority) }
+
+// PriorityEdit gives a body, of which Read has said q, a priority in the place of its own,
+// or as its first field where it has none.
+func PriorityEdit(body []byte, q *Request, priority int) Edit {
+	if at := q.PriorityAt; !at.none() {
+		return Edit{At: at, Value: strconv.AppendInt(nil, int64(priority), 10)}
+	}
+	first := bytes.IndexByte(body, '{') + 1
+	return Edit{At: Span{Start: first, End: first}, Value: fmt.Appendf(nil, `"priority":%d,`, priority)}
+}
 
 // CacheSaltEdit gives a body, of which Read has said q, a cache_salt in the place of its
 // own, or as its first field where it has none. The salt must need no escapes.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"reflect"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -41,7 +42,16 @@ type ClientKey struct {
 	SHA256 KeyHash `config:"sha256" allowed:"SHA-256"`
 	// Its client may ask with x-kvasir-explain why its calls went where they went, which tells of endpoints, of others' load and of what others have sent.
 	Explain bool `config:"explain"`
+	// The tenant whose calls these are, one of tenants. Empty: the client is one of its own.
+	Tenant string `config:"tenant"`
+	// Its client may ask for a class or a priority above its tenant's; others only for a lower one.
+	Raise bool `config:"raise"`
+	// What the key's calls may use, beside what its tenant's may.
+	Caps Caps `config:"caps"`
 }
+
+// DefaultClientKey returns a key without name and hash, as a file's starts.
+func DefaultClientKey() ClientKey { return ClientKey{Caps: DefaultCaps()} }
 
 // KeyHash is the SHA-256 of a client's key. A key is random, so that nothing is won by
 // a slower hash. The zero KeyHash is none.
@@ -77,12 +87,12 @@ func (ks *ClientKeys) decode(d *decoder, n *yaml.Node, at where) {
 	d.hidden = true
 	defer func() { d.hidden = before }()
 	if n.Kind != yaml.SequenceNode {
-		d.mismatch(n, at, "a list of mappings", "name, sha256, explain")
+		d.mismatch(n, at, "a list of mappings", strings.Join(names(fieldsOf(&ClientKey{}, nil)), ", "))
 		return
 	}
 	for i, c := range n.Content {
 		w := where{at.canon.index(len(*ks)), at.shown.index(i)}
-		var key ClientKey
+		key := DefaultClientKey()
 		d.mark(w, c)
 		d.value(reflect.ValueOf(&key).Elem(), "", c, w)
 		*ks = append(*ks, key)

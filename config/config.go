@@ -40,6 +40,12 @@ type Config struct {
 	Router string `config:"router"`
 	// Root of the randomness of ties and jitter. 0: taken from the clock at the start.
 	Seed uint64 `config:"seed"`
+	// Who pays for calls, and what they may use. A key that names none is a tenant of its own by its name, as a certificate is; so it has the share 1, the class interactive and no caps.
+	Tenants []Tenant `config:"tenants"`
+	// What calls may be like, beside interactive and background.
+	Classes []Class `config:"classes"`
+	// Bounds on the calls of one conversation. Off where concurrency is 0.
+	FanOut FanOut `config:"fan_out"`
 	// Bounds on what is held at once.
 	Limits Limits `config:"limits"`
 	// How long the parts of a call may take.

@@ -138,6 +138,9 @@ func (d *decoder) list(dst reflect.Value, n *yaml.Node, at where) {
 		d.mismatch(n, at, "a list", "")
 		return
 	}
+	if dst.SetZero(); len(n.Content) == 0 {
+		return
+	}
 	dst.Set(reflect.MakeSlice(dst.Type(), len(n.Content), len(n.Content)))
 	for i, c := range n.Content {
 		d.mark(at.index(i), c)

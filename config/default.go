@@ -38,6 +38,7 @@ func Default() Config {
 		},
 		Retry:  Retry(attempt.Default()),
 		Health: Health(health.Default()),
+		FanOut: DefaultFanOut(),
 		Prefix: Prefix{
 			Block:       api.DefaultBlockBytes,
 			Index:       prefix.DefaultBudgetBytes,
@@ -64,7 +65,7 @@ func Default() Config {
 
 // DefaultModel returns a model without name and pools, as one of a file starts whose
 // router has the timeouts of Default.
-func DefaultModel() Model { return Model{Timeouts: Default().Timeouts} }
+func DefaultModel() Model { return Model{Timeouts: Default().Timeouts, Caps: DefaultCaps()} }
 
 // DefaultPool returns a pool without name and endpoints, as a file's pool starts.
 func DefaultPool() Pool {
@@ -93,7 +94,7 @@ func DefaultQueue() Queue {
 	q := admission.Default()
 	f := q.Fairness
 	return Queue{
-		Order: q.Order.String(), Turn: q.Turn, Principal: f.By.String(), Weights: Weights{f.Input, f.Output, f.Cached}, Quantum: f.Quantum,
+		Order: q.Order.String(), Turn: q.Turn, Principal: f.By.String(), Weights: Weights{Input: f.Input, Cached: f.Cached, Output: f.Output}, Quantum: f.Quantum,
 		Length: q.Length, Bytes: Size(q.Bytes), MaxWait: q.MaxWait, MaxWaitRatio: q.MaxWaitRatio,
 	}
 }

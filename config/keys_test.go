@@ -25,6 +25,8 @@ var other = map[string]string{
 	"upstream.connect_timeout": "1s", "upstream.idle_timeout": "1s", "upstream.connections": "1",
 	"client.header_timeout": "1s", "client.body_timeout": "1s", "client.idle_timeout": "1s", "client.write_timeout": "1s",
 	"client.heartbeat": "0", "client.http2": "false",
+	"tenants": "[{name: a, share: 2}]", "classes": "[{name: a, priority: 1}]",
+	"fan_out.concurrency": "8", "fan_out.waiting": "1", "fan_out.max_wait": "1s",
 	"drain": "0s", "drain_delay": "5s", "log.level": "debug", "log.calls": "false",
 }
 
@@ -33,6 +35,15 @@ var other = map[string]string{
 var otherModel = map[string]string{
 	"aliases":                          "{aliases: [b], pools: [{endpoints: [http://h:1]}]}",
 	"calls":                            "{calls: 1, pools: [{endpoints: [http://h:1]}]}",
+	"deadline":                         "{deadline: 2s, pools: [{endpoints: [http://h:1]}]}",
+	"caps.concurrency":                 "{caps: {concurrency: 1}, pools: [{endpoints: [http://h:1]}]}",
+	"caps.rpm":                         "{caps: {rpm: 1}, pools: [{endpoints: [http://h:1]}]}",
+	"caps.tpm":                         "{caps: {tpm: 1}, pools: [{endpoints: [http://h:1]}]}",
+	"caps.burst":                       "{caps: {rpm: 1, burst: 1s}, pools: [{endpoints: [http://h:1]}]}",
+	"caps.weights.input":               "{caps: {tpm: 1, weights: {input: 2}}, pools: [{endpoints: [http://h:1]}]}",
+	"caps.weights.cached":              "{caps: {tpm: 1, weights: {cached: 0}}, pools: [{endpoints: [http://h:1]}]}",
+	"caps.weights.output":              "{caps: {tpm: 1, weights: {output: 0.5}}, pools: [{endpoints: [http://h:1]}]}",
+	"pools.pass_priority":              "{pools: [{endpoints: [http://h:1], pass_priority: true}]}",
 	"slo.ttft":                         "{slo: {ttft: 2s}, pools: [{endpoints: [http://h:1]}]}",
 	"slo.tpot":                         "{slo: {tpot: 50ms}, pools: [{endpoints: [http://h:1]}]}",
 	"timeouts.header":                  "{timeouts: {header: 0}, pools: [{endpoints: [http://h:1]}]}",
@@ -93,11 +104,14 @@ var otherModel = map[string]string{
 
 // alsoChanged lists the keys that can't change alone, with what changes as well.
 var alsoChanged = map[string][]string{
-	"tls.cert":                            {"tls.key"},
-	"tls.key":                             {"tls.cert"},
-	"tls.client_ca":                       {"tls.cert", "tls.key"},
-	"clients.keys_file":                   {"clients.keys"},
-	"models.pools.single_flight.max_wait": {"models.pools.single_flight.min_tokens"},
+	"tls.cert":          {"tls.key"},
+	"tls.key":           {"tls.cert"},
+	"tls.client_ca":     {"tls.cert", "tls.key"},
+	"clients.keys_file": {"clients.keys"},
+	"fan_out.waiting":   {"fan_out.concurrency"}, "fan_out.max_wait": {"fan_out.concurrency"},
+	"models.caps.burst": {"models.caps.rpm"}, "models.caps.weights.input": {"models.caps.tpm"},
+	"models.caps.weights.cached": {"models.caps.tpm"}, "models.caps.weights.output": {"models.caps.tpm"},
+	"models.pools.single_flight.max_wait":     {"models.pools.single_flight.min_tokens"},
 	"models.pools.single_flight.max_siblings": {"models.pools.single_flight.min_tokens"},
 	"models.pools.queue.order":                {"models.pools.queue.work"},
 	"models.pools.queue.length":               {"models.pools.queue.work"},
@@ -129,6 +143,7 @@ var alsoChanged = map[string][]string{
 // beside is what the files of tls need that change one key alone.
 var beside = map[string]string{
 	"tls.cert": "key: key.pem", "tls.key": "cert: cert.pem", "tls.client_ca": "cert: cert.pem, key: key.pem",
+	"fan_out.waiting": "concurrency: 1", "fan_out.max_wait": "concurrency: 1",
 }
 
 // leaves lists the values of a configuration by their keys.
@@ -137,7 +152,8 @@ func leaves(v reflect.Value, in string, out map[string]any) {
 		f, name := v.Field(i), v.Type().Field(i).Tag.Get("config")
 		switch {
 		case name == "":
-		case f.Type() == reflect.TypeFor[Policy]() || f.Type() == reflect.TypeFor[Secret]() || f.Type() == reflect.TypeFor[ClientKeys]():
+		case f.Type() == reflect.TypeFor[Policy]() || f.Type() == reflect.TypeFor[Secret]() || f.Type() == reflect.TypeFor[ClientKeys]() ||
+			f.Type() == reflect.TypeFor[[]Tenant]() || f.Type() == reflect.TypeFor[[]Class]():
 			out[in+name] = f.Interface()
 		case f.Kind() == reflect.Struct:
 			leaves(f, in+name+".", out)

@@ -19,6 +19,10 @@ type Model struct {
 	Adapters []string `config:"adapters"`
 	// Calls in flight for this model. 0: no bound of its own.
 	Calls int `config:"calls" allowed:"0..1000000"`
+	// The first token is due within that, of calls that name no deadline and whose class has none. Who can't have it by then is refused; what is merely wanted is an slo. 0: none.
+	Deadline time.Duration `config:"deadline" allowed:"0s or 1ms..24h"`
+	// What all calls of the model may use.
+	Caps Caps `config:"caps"`
 	// What callers want: what policies weigh, and from which calls that wait are ordered. Nothing is refused or ended for it.
 	SLO SLO `config:"slo"`
 	// Bounds that differ from the router's timeouts; those that are not given are as there.
@@ -53,6 +57,8 @@ type Pool struct {
 	Overload Overload `config:"overload"`
 	// Calls that wait for another one which computes a prefix that they share. Off where min_tokens is 0.
 	SingleFlight SingleFlight `config:"single_flight"`
+	// Tell the endpoints each call's priority in the body's field priority, where lower goes first. vllm takes it with --scheduling-policy priority, and refuses it without.
+	PassPriority bool `config:"pass_priority"`
 	// How an endpoint is picked: a policy's name, or a mapping of its name and parameters.
 	Policy Policy `config:"policy"`
 	// What is read from the endpoints' metrics.
@@ -128,16 +134,6 @@ type Queue struct {
 	MaxWait time.Duration `config:"max_wait" allowed:"10ms..10m"`
 	// Likewise, as a multiple of the mean time from a call's dispatch to its end. 0: no such bound.
 	MaxWaitRatio float64 `config:"max_wait_ratio" allowed:"0..1000"`
-}
-
-// Weights says what a token weighs in the service that principals have had.
-type Weights struct {
-	// Of a prompt.
-	Input float64 `config:"input" allowed:"0..1000"`
-	// Of an answer.
-	Output float64 `config:"output" allowed:"0..1000"`
-	// Of a prompt's part that is found in a prefix cache.
-	Cached float64 `config:"cached" allowed:"0..1000"`
 }
 
 // Overload says when a pool is saturated, so that calls below priority 0 stay out, and when

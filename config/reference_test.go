@@ -46,8 +46,11 @@ func reference(t *testing.T) string {
 	}
 	b.WriteString("\n## Keys\n")
 	table("The router", "", Default())
-	table("A client's key: `clients.keys[].…`", "", ClientKey{})
-	table("A model: `models.NAME.…`", "", Model{})
+	table("A client's key: `clients.keys[].…`", "", DefaultClientKey())
+	table("A tenant: `tenants[].…`", "", DefaultTenant())
+	table("A tenant's use of a model: `tenants[].models[].…`", "", DefaultTenantModel())
+	table("A class: `classes[].…`", "", Class{})
+	table("A model: `models.NAME.…`", "", DefaultModel())
 	table("A pool: `pools[].…`", "", DefaultPool())
 	table("An endpoint: `endpoints[].…`", "", DefaultEndpoint())
 	b.WriteString("\n## Policies\n\nParameters stand beside `name` in `policy`.\n\n| policy | picks | parameters and defaults | source |\n|---|---|---|---|\n")
@@ -111,7 +114,7 @@ func code(text string) string {
 func fieldComments(t *testing.T) map[string]string {
 	t.Helper()
 	comments := map[string]string{}
-	for _, name := range []string{"config.go", "model.go", "access.go"} {
+	for _, name := range []string{"config.go", "model.go", "access.go", "tenant.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

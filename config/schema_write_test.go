@@ -139,7 +139,13 @@ func (w schemaWriter) value(t reflect.Type, allowed string) object {
 	case reflect.TypeFor[[]string]():
 		return object{"type": "array", "items": object{"type": "string", "minLength": 1}}
 	case reflect.TypeFor[ClientKeys]():
-		return object{"type": "array", "items": w.mapping(ClientKey{})}
+		return object{"type": "array", "items": w.mapping(DefaultClientKey())}
+	case reflect.TypeFor[[]Tenant]():
+		return object{"type": "array", "items": w.mapping(DefaultTenant())}
+	case reflect.TypeFor[[]TenantModel]():
+		return object{"type": "array", "items": w.mapping(DefaultTenantModel())}
+	case reflect.TypeFor[[]Class]():
+		return object{"type": "array", "items": w.mapping(Class{})}
 	case reflect.TypeFor[Policy]():
 		return object{"$ref": "#/$defs/policy"}
 	case reflect.TypeFor[Secret]():
@@ -312,12 +318,15 @@ func needs(name, other string) object { return object{"if": given(name), "then":
 
 // between holds what a schema can say of the keys of one mapping together.
 var between = map[reflect.Type][]any{
-	reflect.TypeFor[Config]():    {object{"required": []string{"models"}}},
-	reflect.TypeFor[TLS]():       {needs("cert", "key"), needs("key", "cert"), needs("client_ca", "cert")},
-	reflect.TypeFor[PoolTLS]():   {needs("cert", "key"), needs("key", "cert")},
-	reflect.TypeFor[ClientKey](): {given("name"), given("sha256")},
-	reflect.TypeFor[Endpoint]():  {given("url")},
-	reflect.TypeFor[Discover]():  {object{"oneOf": []any{given("dns"), given("srv"), given("file")}}},
+	reflect.TypeFor[Config]():      {object{"required": []string{"models"}}},
+	reflect.TypeFor[TLS]():         {needs("cert", "key"), needs("key", "cert"), needs("client_ca", "cert")},
+	reflect.TypeFor[PoolTLS]():     {needs("cert", "key"), needs("key", "cert")},
+	reflect.TypeFor[ClientKey]():   {given("name"), given("sha256")},
+	reflect.TypeFor[Endpoint]():    {given("url")},
+	reflect.TypeFor[Tenant]():      {given("name")},
+	reflect.TypeFor[TenantModel](): {given("model")},
+	reflect.TypeFor[Class]():       {given("name")},
+	reflect.TypeFor[Discover]():    {object{"oneOf": []any{given("dns"), given("srv"), given("file")}}},
 	reflect.TypeFor[Pool](): {object{"anyOf": []any{
 		object{"required": []string{"endpoints"}, "properties": object{"endpoints": object{"minItems": 1}}},
 		object{"required": []string{"discover"}},

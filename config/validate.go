@@ -57,6 +57,7 @@ func (c *Config) findings() []finding {
 		k.label(top.key("router"), c.Router)
 	}
 	k.access(c)
+	k.tenants(c)
 	k.models(c)
 	return k.found
 }
@@ -193,6 +194,9 @@ func (k *checker) pools(listen, model string, pools []Pool, at path) {
 		}
 		endpoints.check(k, p.Endpoints, in.key("endpoints"))
 		k.discover(p.Discover, in.key("discover"))
+		if p.PassPriority && p.Engine != "vllm" {
+			k.add(in.key("pass_priority"), "engine %s takes no priority; allowed with: vllm", p.Engine)
+		}
 		k.transport(p, in)
 		if f := p.SingleFlight; f.MinTokens == 0 && f != DefaultPool().SingleFlight {
 			k.add(in.key("single_flight"), "has no effect without min_tokens")

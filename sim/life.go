@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"time"
+
 	"kvasir/engine"
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
+	"kvasir/gateway/limit"
 	"kvasir/internal/mono"
 	"kvasir/selection"
 )
@@ -22,7 +25,10 @@ type life struct {
 	reports bool      // the router wants to know how far the answer is
 	told    mono.Time // when it last heard, or content came
 	over    bool
-	lent    bool // an engine may still read its prompt
+	grant   limit.Grant   // of its router's limits
+	lined   bool          // it waits for its siblings
+	behind  time.Duration // it has waited for them
+	lent    bool          // an engine may still read its prompt
 }
 
 // newLife returns an object for a call, a used one if there is one.
@@ -54,6 +60,13 @@ func (w *world) arrive(now mono.Time, l *life) {
 		w.invite()
 	}
 	r := l.router
+	switch {
+	case l.record.Limited != limit.NoLimit: // in its turn
+		l.limited(now, l.record.Limited)
+		return
+	case r.gate != nil && !l.grant.Held() && !r.gate.take(now, l):
+		return
+	}
 	r.arriving = l
 	r.step(now, flow.Arrive(&l.call.Request))
 	r.arriving = nil
@@ -62,6 +75,11 @@ func (w *world) arrive(now mono.Time, l *life) {
 // leave is the client's going away: its engine is told at once, as a gateway that sees
 // the connection close would.
 func (l *life) leave(now mono.Time) {
+	if l.ticket == (flow.Ticket{}) { // it has not come to the machine yet
+		l.end(now, attempt.ClientGone)
+		l.close(now)
+		return
+	}
 	if l.replica != nil {
 		l.replica.abort(now, l)
 	}
@@ -81,12 +99,19 @@ func (l *life) refused(a *flow.Action) {
 	l.record.Held = a.Wait
 }
 
+// tire ends a call that has waited for its siblings as long as it may.
+func (l *life) tire(now mono.Time) { l.limited(now, limit.Waiting) }
+
 // end notes how the call ended. Its router's machine is told by the caller, and then the
 // life is closed.
 func (l *life) end(now mono.Time, o attempt.Outcome) {
 	l.over, l.replica = true, nil
 	l.record.End, l.record.Outcome = now, o
+	l.record.Held += l.behind
 	l.router.drop(l)
+	if g := l.router.gate; g != nil {
+		g.settle(now, l)
+	}
 }
 
 // close tells everybody outside that the call is over.

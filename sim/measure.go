@@ -79,11 +79,7 @@ func (m *Meter) Call(r *Record) {
 	if r.Engine >= 0 {
 		m.sent[r.Engine]++
 	}
-	if !r.Succeeded() {
-		why := r.Refused.String()
-		if why == "" {
-			why = r.Outcome.String()
-		}
+	if why := r.Unfinished(); why != "" {
 		m.unfinished[why]++
 		return
 	}

@@ -10,18 +10,19 @@ import (
 type kind uint8
 
 const (
-	steps   kind = iota // an engine's step ends
-	dies                // an engine goes
-	starts              // an engine comes, or comes back
-	paces               // an engine becomes slower or faster
-	scrapes             // a router reads an engine's gauges
-	hears               // a router gets what was read
-	learns              // a router gets what another one tells
-	pulses              // a router sees that an engine's streams go on
-	arrives             // a call comes
-	leaves              // a client goes
-	tires               // it goes, unless content has come
-	wakes               // a router's machine has asked for it
+	steps    kind = iota // an engine's step ends
+	dies                 // an engine goes
+	starts               // an engine comes, or comes back
+	paces                // an engine becomes slower or faster
+	scrapes              // a router reads an engine's gauges
+	hears                // a router gets what was read
+	learns               // a router gets what another one tells
+	pulses               // a router sees that an engine's streams go on
+	arrives              // a call comes
+	leaves               // a client goes
+	despairs             // it goes, unless content has come
+	wakes                // a router's machine has asked for it
+	tires                // a call has waited for its siblings as long as it may
 )
 
 // event is something that will happen. Which fields count depends on the kind.
@@ -122,14 +123,20 @@ func (w *world) handle(e *event) {
 	case pulses:
 		w.replicas[e.engine].pulse(e.at)
 	case arrives:
-		w.arrive(e.at, e.life)
+		if e.life.serial == e.serial && !e.life.over { // else its client has left while its turn came
+			w.arrive(e.at, e.life)
+		}
 	case leaves:
 		if e.life.serial == e.serial && !e.life.over {
 			e.life.leave(e.at)
 		}
-	case tires:
+	case despairs:
 		if e.life.serial == e.serial && !e.life.over && !e.life.started {
 			e.life.leave(e.at)
+		}
+	case tires:
+		if e.life.serial == e.serial && e.life.lined {
+			e.life.tire(e.at)
 		}
 	case wakes:
 		w.routers[e.router].wake(e.at)

@@ -20,6 +20,7 @@ type router struct {
 	lives    []*life // by ticket
 	wakeAt   mono.Time
 	decided  mono.Time // instant of the last decision; -1: none yet
+	gate     *gate     // nil: everybody is let in
 
 	slots   []slot      // by engine; of those that the machine does not know: none
 	engines []int       // by slot
@@ -54,6 +55,7 @@ func (w *world) addRouter(i int) error {
 		world: w, cfg: c, index: i, wakeAt: mono.Never, decided: -1,
 		slots: make([]slot, len(w.replicas)), heard: make([]mono.Time, len(w.replicas)),
 	}
+	r.gate = newGate(c.Limits)
 	present := r.present(0)
 	r.machine = flow.New(present)
 	if x := c.Shadow; x != nil && !r.machine.Shadow(x.Pool, x.PolicyName, x.Policy) {

@@ -49,6 +49,7 @@ type Scenario struct {
 
 	Queue  admission.Config       // of each gateway's pool; off by default
 	Flight admission.FlightConfig // likewise
+	Limits *Limits                // of each gateway; nil: it lets everybody in
 
 	Overload admission.Overload // of each gateway's pool
 	// Reference is the engine whose unloaded prefill SLO.Prefill counts in; nil: the first of
@@ -237,7 +238,7 @@ func (s *Scenario) Router(g int) Router {
 		pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: fmt.Sprintf("engine-%d", e+1), Weight: weight})
 	}
 	r := Router{
-		Scrape: s.Scrape, Delay: s.Delay,
+		Scrape: s.Scrape, Delay: s.Delay, Limits: s.Limits,
 		Machine: flow.Config{
 			Seed: s.Seed + uint64(g), Retry: s.Retry, Health: s.Health, Prefix: s.Prefix,
 			SLO: selection.SLO{TTFT: s.SLO.TTFT, TPOT: s.SLO.TPOT}, Pools: []flow.Pool{pool},

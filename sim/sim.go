@@ -17,6 +17,7 @@ import (
 	"kvasir/engine"
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
+	"kvasir/gateway/limit"
 	"kvasir/internal/mono"
 	"kvasir/selection"
 )
@@ -63,6 +64,7 @@ type Router struct {
 	Loss    func(engine int, now mono.Time) bool // whether a scrape is lost; nil: none is
 
 	Shadow *Shadow // nil: none
+	Limits *Limits // what is let in; nil: everything
 
 	// Of what other routers tell, where their machines do (flow.Sharing).
 	PeerDelay time.Duration                      // until this one has it
@@ -129,11 +131,12 @@ type Record struct {
 	First    mono.Time // first content at the client; 0: none
 	End      mono.Time
 	Attempts int
-	Held     time.Duration   // in the router's queue, until the last attempt
+	Held     time.Duration   // behind its conversation's other calls, and in the router's queue until the last attempt
 	Engine   int             // of the last attempt; -1: none
 	Outcome  attempt.Outcome // of the last attempt; meaningless when Refused
 	Later    time.Duration   // Retry-After, where the call was refused; 0: none
 	Refused  flow.Reason     // why the machine refused the call or gave it up; flow.NoReason: it did not
+	Limited  limit.Limit     // which limit refused it; limit.NoLimit: none did
 	Prompt   int             // prompt tokens
 	Tokens   int             // answer tokens
 	Cached   int             // prompt tokens found in the prefix cache by the last attempt
@@ -149,11 +152,25 @@ func (r *Record) Wanted() mono.Time {
 }
 
 // Succeeded reports whether the client got the whole answer.
-func (r *Record) Succeeded() bool { return r.Refused == flow.NoReason && r.Outcome == attempt.Success }
+func (r *Record) Succeeded() bool { return r.Unfinished() == "" }
+
+// Unfinished says in a word why the client did not get the whole answer; "": it did.
+func (r *Record) Unfinished() string {
+	switch {
+	case r.Limited != limit.NoLimit:
+		return "limit_" + r.Limited.String()
+	case r.Refused != flow.NoReason:
+		return r.Refused.String()
+	case r.Outcome != attempt.Success:
+		return r.Outcome.String()
+	}
+	return ""
+}
 
 // Result is what a run leaves beside what its configuration's functions have heard.
 type Result struct {
 	Final  []flow.Snapshot // by router, after the last event
+	Used   [][]limit.State // of its limits, likewise; nil: it has none
 	Stats  []engine.Stats  // by engine, likewise; of those that are down, of their last moment
 	Sent   []int           // attempts by engine
 	Waited []int           // by engine: the most calls that waited in it at the end of a step
@@ -230,6 +247,11 @@ func Run(cfg Config) (*Result, error) {
 	w.result.Usage = w.usage.sum / float64(w.usage.n)
 	for _, r := range w.routers {
 		w.result.Final = append(w.result.Final, r.machine.Snapshot(mono.Never-1))
+		var used []limit.State
+		if r.gate != nil {
+			used = r.gate.book.States(now)
+		}
+		w.result.Used = append(w.result.Used, used)
 	}
 	for _, p := range w.replicas {
 		w.result.Stats = append(w.result.Stats, p.stats())
@@ -281,6 +303,6 @@ func (w *world) expect(l *life) {
 		w.queue.push(event{at: c.LeaveAt, kind: leaves, life: l, serial: l.serial})
 	}
 	if c.TiresAt > 0 {
-		w.queue.push(event{at: c.TiresAt, kind: tires, life: l, serial: l.serial})
+		w.queue.push(event{at: c.TiresAt, kind: despairs, life: l, serial: l.serial})
 	}
 }

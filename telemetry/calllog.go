@@ -32,6 +32,9 @@ func LogCall(ctx context.Context, l *slog.Logger, c *Call) {
 	l.LogAttrs(ctx, slog.LevelInfo, "call", a.list...)
 }
 
+// usualClass is the class that goes without saying.
+const usualClass = "interactive"
+
 // describer takes a call's fields in their order.
 type describer interface {
 	text(key, value string)
@@ -56,6 +59,12 @@ func (c *Call) describe(d describer) {
 	}
 	if c.Client != "" {
 		d.text("client", c.Client)
+	}
+	if c.Tenant != "" && c.Tenant != c.Client {
+		d.text("tenant", c.Tenant)
+	}
+	if c.Class != "" && c.Class != usualClass {
+		d.text("class", c.Class)
 	}
 	if c.Conversation != 0 {
 		d.text("conversation", ConversationName(c.Conversation))
@@ -91,6 +100,9 @@ func (c *Call) describe(d describer) {
 			d.whole("cached_tokens", c.CachedTokens)
 		}
 		d.whole("output_tokens", c.OutputTokens)
+	}
+	if c.OutputEstimated > 0 {
+		d.whole("output_tokens_estimated", c.OutputEstimated)
 	}
 	if c.DoneMissing {
 		d.yes("done_missing", true)

@@ -35,6 +35,7 @@ type Metrics struct {
 	kinds     []string
 	vecs      vecs
 	refusals  [refusals]prometheus.Counter
+	limits    map[[2]string]prometheus.Counter // by scope and limit
 	oddities  [oddities]prometheus.Counter
 	beats     prometheus.Counter
 	reloads   *prometheus.CounterVec
@@ -114,6 +115,15 @@ func New(reg prometheus.Registerer, kinds ...string) *Metrics {
 	refused := refusalsTotal.counter(reg)
 	for r := NotRefused + 1; r < refusals; r++ {
 		m.refusals[r] = refused.WithLabelValues(r.String())
+	}
+	limited := limitRefusalsTotal.counter(reg)
+	m.limits = map[[2]string]prometheus.Counter{}
+	for _, scope := range limitScopes {
+		for _, limit := range limitKinds {
+			if (scope == "conversation") == (limit == "waiting") { // of conversations that alone is refused, and of it they alone
+				m.limits[[2]string{scope, limit}] = limited.WithLabelValues(scope, limit)
+			}
+		}
 	}
 	odd := odditiesTotal.counter(reg)
 	for o := range oddities {
@@ -260,6 +270,20 @@ func (m *Metrics) Call(c *Call) {
 	}
 	if c.Outcome == Success {
 		m.Pool(c.Model, c.Pool).succeeded(c)
+	}
+}
+
+// The scopes and limits that calls are refused by, as gateway/limit names them.
+var (
+	limitScopes = []string{"tenant", "key", "model", "tenant_model", "conversation"}
+	limitKinds  = []string{"concurrency", "rpm", "tpm", "waiting"}
+)
+
+// LimitRefused counts a call that a limit has refused, beside Call, which counts the refusal
+// itself. What is no scope or no limit is not counted.
+func (m *Metrics) LimitRefused(scope, limit string) {
+	if c := m.limits[[2]string{scope, limit}]; c != nil {
+		c.Inc()
 	}
 }
 

@@ -23,6 +23,7 @@ var (
 	byModel    = []string{"model"}
 	byPool     = []string{"model", "pool"}
 	byEndpoint = []string{"model", "pool", "endpoint"}
+	byTenant   = []string{"tenant"}
 )
 
 // Histogram borders in seconds. Each set holds every border that vLLM has for the same
@@ -64,6 +65,8 @@ var (
 		help: "Upstream attempts that ended and were not their call's first, by the attempt's own pool."}
 	refusalsTotal = series{name: "kvasir_refusals_total", kind: "counter", unit: "calls", labels: []string{"reason"},
 		help: "Calls that the gateway answered by itself without an attempt, by reason."}
+	limitRefusalsTotal = series{name: "kvasir_limit_refusals_total", kind: "counter", unit: "calls", labels: []string{"scope", "limit"},
+		help: "Calls that a limit has refused. scope: whose it is (tenant, key, model, tenant_model, conversation); limit: which (concurrency, rpm, tpm; waiting: too many of a conversation, or one for too long)."}
 	tokensTotal = series{name: "kvasir_tokens_total", kind: "counter", unit: "tokens", labels: append(slices.Clone(byPool), "kind"),
 		help: "Tokens of successful calls. input, output, cached: as the answer's usage reports them (cached is part of input); input_estimated: the prompt's estimate where no usage was reported, its output is not counted."}
 	odditiesTotal = series{name: "kvasir_stream_oddities_total", kind: "counter", unit: "events", labels: []string{"kind"},
@@ -136,6 +139,18 @@ var (
 		help: "Prompt tokens that the endpoint was believed to have cached when a call was sent, of calls whose answer reports how many were."}
 	prefixReported = series{name: "kvasir_prefix_reported_tokens_total", kind: "counter", unit: "tokens", labels: byEndpoint,
 		help: "Of these tokens, those that the answers report as cached."}
+	tenantCalls = series{name: "kvasir_tenant_calls", kind: "gauge", unit: "calls", labels: []string{"tenant", "state"},
+		help: "Calls of a configured tenant. running: let in; waiting: behind others of their conversation."}
+	tenantRemaining = series{name: "kvasir_tenant_limit_remaining", kind: "gauge", unit: "the limit's", labels: []string{"tenant", "limit"},
+		help: "What is left of a tenant's caps now: calls of concurrency, requests of rpm, tokens of tpm. No sample without such a cap."}
+	tenantRequests = series{name: "kvasir_tenant_requests_total", kind: "counter", unit: "calls", labels: byTenant,
+		help: "Calls of a configured tenant that were sent and have ended."}
+	tenantRefused = series{name: "kvasir_tenant_refused_total", kind: "counter", unit: "calls", labels: byTenant,
+		help: "Calls of a configured tenant that a limit has refused, its own or another one that they are under."}
+	tenantTokens = series{name: "kvasir_tenant_tokens_total", kind: "counter", unit: "tokens", labels: []string{"tenant", "kind"},
+		help: "Tokens that a configured tenant was charged for, unweighed. input, output, cached (a part of input); where an answer reports no usage its prompt's estimate and the contents that came."}
+	tenantEstimated = series{name: "kvasir_tenant_estimated_calls_total", kind: "counter", unit: "calls", labels: byTenant,
+		help: "Calls of a configured tenant whose tokens were counted because their answers reported none."}
 	indexBytes = series{name: "kvasir_prefix_index_bytes", kind: "gauge", unit: "bytes", labels: byModel,
 		help: "Memory held by the model's prefix index."}
 	indexBlocks = series{name: "kvasir_prefix_index_blocks", kind: "gauge", unit: "blocks", labels: byModel,
@@ -149,14 +164,14 @@ var catalog = slices.Concat(counted, stated)
 var counted = []*series{
 	&callsTotal, &attemptsTotal, &failuresTotal, &retriesTotal, &ejectionsTotal, &restartsTotal, &scrapesTotal,
 	&heartbeatsTotal, &reloadsTotal, &reloadedSeconds, &reloadSuccessful, &buildInfo,
-	&refusalsTotal, &tokensTotal, &odditiesTotal,
+	&refusalsTotal, &limitRefusalsTotal, &tokensTotal, &odditiesTotal,
 	&ttftSeconds, &ttftPrediction, &itlSeconds, &tpotSeconds, &e2eSeconds, &normalizedSeconds, &pickSeconds, &queueWaitSeconds,
 }
 
 // stated are the series that are read from a Snapshot.
 var stated = []*series{
 	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &queueCalls, &queueBytes, &queueTokens, &queuePredicted, &poolSaturation, &flightCalls, &discoveryAge, &signalAge,
-	&endpointRunning, &endpointWaiting, &endpointKVUsage, &prefixTrust, &prefixPredicted, &prefixReported, &indexBytes, &indexBlocks,
+	&endpointRunning, &endpointWaiting, &endpointKVUsage, &prefixTrust, &prefixPredicted, &prefixReported, &tenantCalls, &tenantRemaining, &tenantRequests, &tenantRefused, &tenantTokens, &tenantEstimated, &indexBytes, &indexBlocks,
 }
 
 func (s *series) counter(reg prometheus.Registerer) *prometheus.CounterVec {

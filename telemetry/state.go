@@ -27,6 +27,15 @@ type Snapshot struct {
 	CallsInFlight int   // accepted and not ended
 	BufferedBytes int64 // request bodies held in memory
 	Models        []ModelState
+	Tenants       []TenantState
+}
+
+// TenantState is what a configured tenant uses.
+type TenantState struct {
+	Tenant                                          string
+	Running, Waiting                                int
+	Concurrency, Requests, Tokens                   Value // what is left of its caps
+	Sent, Refused, Input, Cached, Output, Estimated int64 // since it came
 }
 
 // ModelState is the state of one model's machine.
@@ -123,6 +132,25 @@ func (c *state) Collect(ch chan<- prometheus.Metric) {
 	snap := c.snapshot()
 	emit(&callsInFlight, float64(snap.CallsInFlight))
 	emit(&bufferedBytes, float64(snap.BufferedBytes))
+	for _, t := range snap.Tenants {
+		tenant := label(t.Tenant, unknownName)
+		emit(&tenantCalls, float64(t.Running), tenant, "running")
+		emit(&tenantCalls, float64(t.Waiting), tenant, "waiting")
+		left := func(limit string, v Value) {
+			if v.Known {
+				emit(&tenantRemaining, v.V, tenant, limit)
+			}
+		}
+		left("concurrency", t.Concurrency)
+		left("rpm", t.Requests)
+		left("tpm", t.Tokens)
+		emit(&tenantRequests, float64(t.Sent), tenant)
+		emit(&tenantRefused, float64(t.Refused), tenant)
+		emit(&tenantTokens, float64(t.Input), tenant, "input")
+		emit(&tenantTokens, float64(t.Cached), tenant, "cached")
+		emit(&tenantTokens, float64(t.Output), tenant, "output")
+		emit(&tenantEstimated, float64(t.Estimated), tenant)
+	}
 	for _, m := range snap.Models {
 		model := label(m.Model, unknownName)
 		emit(&indexBytes, float64(m.IndexBytes), model)

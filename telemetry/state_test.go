@@ -13,7 +13,10 @@ func known(v float64) Value { return Value{V: v, Known: true} }
 
 // fullSnapshot shows every state series.
 func fullSnapshot() Snapshot {
-	return Snapshot{CallsInFlight: 5, BufferedBytes: 4096, Models: []ModelState{{
+	return Snapshot{CallsInFlight: 5, BufferedBytes: 4096, Tenants: []TenantState{
+		{Tenant: "acme", Running: 3, Waiting: 2, Concurrency: known(5), Requests: known(7), Tokens: known(900), Sent: 40, Refused: 6, Input: 1000, Cached: 300, Output: 200, Estimated: 1},
+		{Tenant: "free"},
+	}, Models: []ModelState{{
 		Model: "llama", IndexBytes: 1 << 20, IndexBlocks: 300,
 		Discovery:  []DiscoveryState{{Pool: "gpus", Age: 1.5}},
 		Flights:    []FlightState{{Pool: "gpus", Calls: 3}},
@@ -34,7 +37,17 @@ func TestStateShowsTheSnapshot(t *testing.T) {
 	got := samples(t, reg)
 	at := func(e string) string { return `{endpoint="` + e + `",model="llama",pool="gpus"}` }
 	for name, v := range map[string]float64{
-		"kvasir_calls_in_flight{}":                                5,
+		"kvasir_calls_in_flight{}":                           5,
+		`kvasir_tenant_calls{state="running",tenant="acme"}`: 3, `kvasir_tenant_calls{state="waiting",tenant="acme"}`: 2,
+		`kvasir_tenant_calls{state="running",tenant="free"}`: 0, `kvasir_tenant_calls{state="waiting",tenant="free"}`: 0,
+		`kvasir_tenant_limit_remaining{limit="concurrency",tenant="acme"}`: 5, `kvasir_tenant_limit_remaining{limit="rpm",tenant="acme"}`: 7,
+		`kvasir_tenant_limit_remaining{limit="tpm",tenant="acme"}`: 900,
+		`kvasir_tenant_requests_total{tenant="acme"}`:              40, `kvasir_tenant_requests_total{tenant="free"}`: 0,
+		`kvasir_tenant_refused_total{tenant="acme"}`: 6, `kvasir_tenant_refused_total{tenant="free"}`: 0,
+		`kvasir_tenant_tokens_total{kind="input",tenant="acme"}`: 1000, `kvasir_tenant_tokens_total{kind="cached",tenant="acme"}`: 300,
+		`kvasir_tenant_tokens_total{kind="output",tenant="acme"}`: 200, `kvasir_tenant_tokens_total{kind="input",tenant="free"}`: 0,
+		`kvasir_tenant_tokens_total{kind="cached",tenant="free"}`: 0, `kvasir_tenant_tokens_total{kind="output",tenant="free"}`: 0,
+		`kvasir_tenant_estimated_calls_total{tenant="acme"}`: 1, `kvasir_tenant_estimated_calls_total{tenant="free"}`: 0,
 		"kvasir_buffered_bytes{}":                                 4096,
 		`kvasir_prefix_index_bytes{model="llama"}`:                1 << 20,
 		`kvasir_prefix_index_blocks{model="llama"}`:               300,

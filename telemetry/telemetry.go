@@ -65,13 +65,15 @@ const (
 	Shed                   // it gave way to calls of higher priority, or the pool is saturated
 	DeadlineUnmet          // its first token would come after its own deadline
 	DeadlinePassed         // its own deadline has passed
+	RateLimited            // over what its tenant, its key or its model may use
+	FanOutTimeout          // its conversation's calls took too long to let it go
 	refusals               // how many there are
 )
 
 var refusalNames = [refusals]string{
 	"", "bad_request", "unknown_route", "unknown_model", "body_too_large",
 	"buffers_full", "too_many_calls", "no_endpoint", "draining", "unauthorized",
-	"queue_full", "queue_bytes", "queue_wait", "queue_timeout", "shed", "deadline_unmet", "deadline_passed",
+	"queue_full", "queue_bytes", "queue_wait", "queue_timeout", "shed", "deadline_unmet", "deadline_passed", "rate_limited", "fan_out_timeout",
 }
 
 // String returns the refusal's name as labels and log lines show it; empty for
@@ -113,6 +115,8 @@ type Call struct {
 	Policy   string // policy that picked it, kebab-case
 	Peer     string // the address that the client's connection comes from, without its port
 	Client   string // the client's configured name; empty where none is needed, or none was shown
+	Tenant   string // who pays; empty: nobody that is known
+	Class    string // what the call is like; empty: not known yet
 	Route    string // the route's pattern, such as /v1/chat/completions; never the client's own path
 
 	Outcome  Outcome
@@ -124,15 +128,16 @@ type Call struct {
 
 	Conversation uint64 // the hash of the conversation that the call belongs to; 0: not known
 
-	InputTokens  int  // prompt tokens as estimated for routing
-	UsageKnown   bool // the answer reported its usage: prompt and output tokens are true
-	CachedKnown  bool // and it said how many were cached; else CachedTokens is 0
-	PromptTokens int  // prompt tokens, cached ones included
-	CachedTokens int  // of those, found in the engine's prefix cache
-	OutputTokens int  // tokens of the answer
+	InputTokens     int  // prompt tokens as estimated for routing
+	UsageKnown      bool // the answer reported its usage: prompt and output tokens are true
+	CachedKnown     bool // and it said how many were cached; else CachedTokens is 0
+	PromptTokens    int  // prompt tokens, cached ones included
+	CachedTokens    int  // of those, found in the engine's prefix cache
+	OutputTokens    int  // tokens of the answer
+	OutputEstimated int  // tokens of the answer as counted on its way, where UsageKnown is not set
 
 	Pick time.Duration // time spent in the first attempt's pick, waiting for the lock included; 0: no pick
-	Held time.Duration // time spent at the gateway until an endpoint had room, or a sibling had computed their common prefix; 0: none
+	Held time.Duration // time spent at the gateway until its turn in its conversation came, and until an endpoint had room, or a sibling had computed their common prefix; 0: none
 	TTFT time.Duration // arrival to first content token of a streamed answer; 0: none was seen
 	// PredictedTTFT is what TTFT was expected to be when the last attempt was sent, by its
 	// policy; 0: it predicts none.

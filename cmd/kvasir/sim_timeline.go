@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"kvasir/engine"
-	"kvasir/gateway/flow"
 	"kvasir/internal/mono"
 	"kvasir/sim"
 )
@@ -64,8 +63,8 @@ func (t *csvFile) call(s *sim.SessionRecord, number int, r *sim.Record) {
 		return
 	}
 	outcome, first := r.Outcome.String(), ""
-	if r.Refused != flow.NoReason {
-		outcome = r.Refused.String()
+	if why := r.Unfinished(); why != "" {
+		outcome = why
 	}
 	if r.First != 0 {
 		first = strconv.FormatFloat(r.First.Sub(r.At).Seconds(), 'f', 6, 64)

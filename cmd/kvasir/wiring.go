@@ -45,7 +45,8 @@ func (n *node) gatewayConfig(c *config.Config) (proxy.Config, error) {
 		},
 		ServerIdle: serverIdle,
 		Access:     access(c),
-		Timeouts:   proxy.Timeouts(c.Timeouts), Heartbeat: c.Client.Heartbeat,
+		Tenancy:    tenancy(c), Caps: caps(c), FanOut: proxy.FanOut(c.FanOut),
+		Timeouts: proxy.Timeouts(c.Timeouts), Heartbeat: c.Client.Heartbeat,
 		BlockBytes: c.Prefix.Block, SharePrefixes: c.Prefix.Share == "all", SaltKey: []byte(c.Prefix.Salt.Reveal()),
 		BodyTimeout: c.Client.BodyTimeout, WriteTimeout: c.Client.WriteTimeout,
 		Router: identity(c), Transport: plain, Metrics: n.metrics, Log: n.log, LogCalls: c.Log.Calls,
@@ -122,7 +123,7 @@ func access(c *config.Config) proxy.Access {
 func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, error) {
 	timeouts := proxy.Timeouts(mc.Timeouts)
 	m := proxy.Model{
-		Name: mc.Name, Aliases: mc.Aliases, Adapters: mc.Adapters, Timeouts: &timeouts,
+		Name: mc.Name, Aliases: mc.Aliases, Adapters: mc.Adapters, Timeouts: &timeouts, Deadline: mc.Deadline,
 		Machine: flow.Config{
 			Seed: c.Seed, Calls: mc.Calls, SLO: selection.SLO(mc.SLO),
 			Retry: attempt.Config(c.Retry), Health: health.Config(c.Health),
@@ -135,7 +136,7 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 			return m, err
 		}
 		live := proxy.Pool{
-			ServedAs: pc.ServedAs, Dialect: dialect, Scrape: pc.Signals.Scrape, Key: pc.Discover.Key.Reveal(),
+			ServedAs: pc.ServedAs, Dialect: dialect, Scrape: pc.Signals.Scrape, Key: pc.Discover.Key.Reveal(), PassPriority: pc.PassPriority,
 			PolicyID: strings.TrimSpace(fmt.Sprintf("%s %+v", pc.Policy.Name, pc.Policy.Params)),
 			Probe:    proxy.Probe{Path: pc.Probe.Path, Interval: pc.Probe.Interval, Timeout: pc.Probe.Timeout},
 		}

@@ -40,7 +40,7 @@ type AdminConfig struct {
 }
 
 // Admin returns the handler of the admin listener: /healthz (the process lives), /readyz
-// (it can route at least one model), /metrics, /v1/pools, the page with /v1/live and /v1/labs,
+// (it can route at least one model), /metrics, /v1/pools, /v1/tenants, the page with /v1/live and /v1/labs,
 // and what an operator may change at run time (operate.go).
 func (g *Gateway) Admin(c AdminConfig) http.Handler {
 	mux := http.NewServeMux()
@@ -69,6 +69,7 @@ func (g *Gateway) Admin(c AdminConfig) http.Handler {
 		return h
 	}
 	mux.Handle("GET /v1/pools", c.shield(closed(pools)))
+	mux.Handle("GET /v1/tenants", c.shield(closed(http.HandlerFunc(g.serveTenants))))
 	if c.Live != nil {
 		mux.Handle("GET /v1/live", c.shield(closed(c.Live)))
 	}
@@ -294,6 +295,7 @@ func known(g signal.Gauge) *float64 {
 func (g *Gateway) State() telemetry.Snapshot {
 	var s telemetry.Snapshot
 	s.CallsInFlight, s.BufferedBytes = g.Load()
+	s.Tenants = g.tenantStates()
 	for _, m := range g.service.Load().models {
 		snap := m.router.snapshot()
 		ms := telemetry.ModelState{Model: m.Name, IndexBytes: snap.IndexBytes, IndexBlocks: snap.IndexBlocks}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"kvasir/gateway/flow"
+	"kvasir/gateway/limit"
 	"kvasir/selection"
 	"kvasir/selection/observe/discovery"
 	"kvasir/telemetry"
@@ -91,6 +92,9 @@ func (g *Gateway) install(s *service) error {
 		g.cores[m.Name] = m.core
 	}
 	g.buffered.limit.Store(s.cfg.Limits.Buffered)
+	g.allowance.configure(limit.Config{
+		Rules: s.cfg.Caps, FanOut: limit.FanOut{Concurrency: s.cfg.FanOut.Concurrency, Waiting: s.cfg.FanOut.Waiting},
+	})
 	g.service.Store(s)
 	for name, c := range g.cores {
 		if s.model(name) == nil {

@@ -16,6 +16,7 @@ import (
 	"kvasir/api/sse"
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
+	"kvasir/gateway/limit"
 	"kvasir/internal/kvblock"
 	"kvasir/selection"
 	"kvasir/telemetry"
@@ -46,6 +47,12 @@ type call struct {
 	held        bool // the machine holds the call: it must hear of its end
 	record      telemetry.Call
 
+	standing    standing
+	grant       limit.Grant   // of the book of limits; settled once, at the end
+	rates       rates         // of the caller's own
+	lined       time.Duration // spent behind its siblings
+	accompanied bool          // the watch over it has begun
+
 	answer answer // of the running attempt
 	booked int64  // what the stream's reader is booked to hold of an event
 
@@ -61,11 +68,12 @@ type call struct {
 type scratch struct {
 	out     outlet
 	dog     watchdog
-	word    chan flow.Action // the machine's; one at a time
-	lent    *lent            // to the transport
+	word    chan flow.Action   // the machine's; one at a time
+	turn    chan limit.Verdict // the book of limits', to a call that waits for its siblings; likewise
+	lent    *lent              // to the transport
 	reader  api.Reader
 	blocks  kvblock.Writer
-	edits   [2]api.Edit // of the body, for the running attempt
+	edits   [3]api.Edit // of the body, for the running attempt
 	events  sse.Reader
 	scan    api.BodyScanner
 	buf     []byte // what was read from upstream last
@@ -81,7 +89,7 @@ const readBuffer = 32 << 10
 const keptScratch = 1 << 20
 
 func newScratch() *scratch {
-	return &scratch{buf: make([]byte, readBuffer), word: make(chan flow.Action, 1), lent: newLent()}
+	return &scratch{buf: make([]byte, readBuffer), word: make(chan flow.Action, 1), turn: make(chan limit.Verdict, 1), lent: newLent()}
 }
 
 // serve is a call's whole life: read, identify, place, attempt until committed, account.
@@ -96,13 +104,19 @@ func (g *Gateway) serve(s *service, w http.ResponseWriter, rc *http.ResponseCont
 		return
 	}
 	c.record.Client = client
+	var wrong *api.Error
+	if c.standing, wrong = s.cfg.Tenancy.standing(client, r.Header); wrong != nil {
+		c.refuseUnread(telemetry.BadRequest, *wrong)
+		return
+	}
+	c.record.Tenant, c.record.Class = c.standing.tenant, c.standing.class
 	c.counted = true
-	if g.calls.Add(1) > int64(s.cfg.Limits.Calls) {
+	if g.calls.Add(1) > int64(callsFor(c.standing.priority, s.cfg.Limits.Calls)) {
 		c.uncount() // who is refused takes no room while the rest of its body comes
 		c.refuseUnread(telemetry.TooManyCalls, tooManyCalls(s.cfg.Limits.Calls))
 		return
 	}
-	if c.read() && c.identify() {
+	if c.read() && c.identify() && c.allowed() {
 		c.place()
 	}
 }
@@ -151,6 +165,8 @@ func (c *call) end() {
 	big := cap(c.kept) > keptScratch
 	big = big || c.large
 	c.dropBody()
+	c.record.Held += c.lined
+	c.settle()
 	c.record.E2E = time.Since(c.arrived)
 	g.metrics.Call(&c.record)
 	c.showEnd()
@@ -180,7 +196,7 @@ func (c *call) forget(big bool) {
 		c.scratch = newScratch()
 	}
 	c.reader.Reset() // it still points to the body
-	c.edits = [2]api.Edit{}
+	c.edits = [3]api.Edit{}
 	*c = call{scratch: c.scratch}
 }
 
@@ -278,6 +294,7 @@ func (c *call) identify() bool {
 	c.explains = asks && c.svc.cfg.Access.explains(c.in, c.record.Client)
 	c.unexplained = asks && !c.explains
 	c.request.Bytes = int64(len(c.body.data))
+	c.urgent(time.Since(c.arrived))
 	c.asked, c.salt = q, ""
 	c.record.Model, c.record.Stream, c.record.InputTokens = m.Name, stream, c.request.InputTokens
 	c.record.Conversation = uint64(c.request.Conversation)
@@ -334,10 +351,7 @@ func (c *call) place() {
 	}
 	c.ticket, c.held = a.Ticket, true
 	c.record.Pick = pick
-	c.dog.arm(c.request.ID, c.model.timeouts, c.arrived)
-	if every := c.svc.cfg.Heartbeat; every > 0 && c.request.Stream && c.route.strict() {
-		c.dog.company(every, &c.out, c.g.metrics.Heartbeat)
-	}
+	c.accompany()
 	if a.Kind == flow.Hold {
 		var ok bool
 		if a, ok = c.hear(); !ok {
@@ -364,6 +378,19 @@ func (c *call) place() {
 		return
 	}
 	c.giveUp(a.Reason)
+}
+
+// accompany begins the watch over the call, and sees to it that a client that waits hears
+// something.
+func (c *call) accompany() {
+	if c.accompanied {
+		return
+	}
+	c.accompanied = true
+	c.dog.arm(c.request.ID, c.model.timeouts, c.arrived)
+	if every := c.svc.cfg.Heartbeat; every > 0 && c.request.Stream && c.route.strict() {
+		c.dog.company(every, &c.out, c.g.metrics.Heartbeat)
+	}
 }
 
 // reportFailure tells the machine of an attempt that has failed.

@@ -86,6 +86,7 @@ func (c *call) stamp(h http.Header) {
 	if c.answer.endpoint != nil {
 		h.Set("X-Kvasir-Endpoint", c.answer.endpoint.name)
 	}
+	c.rates.show(h)
 	if c.answer.explain != "" {
 		h.Set("X-Kvasir-Explain", c.answer.explain)
 	} else if c.unexplained {

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"kvasir/gateway/flow"
+	"kvasir/gateway/limit"
 	"kvasir/internal/mono"
 	"kvasir/selection"
 	"kvasir/selection/observe/discovery"
@@ -38,6 +39,10 @@ type Config struct {
 	Models []Model
 	Limits Limits
 	Access Access
+
+	Tenancy Tenancy      // who pays
+	Caps    []limit.Rule // what may be used; tenants, keys and models by their names
+	FanOut  FanOut       // of conversations
 
 	Timeouts      Timeouts      // of models that have none of their own
 	Heartbeat     time.Duration // between two comments toward a streaming client that waits; 0: none
@@ -84,24 +89,26 @@ type Limits struct {
 type Model struct {
 	Name      string
 	Aliases   []string
-	Adapters  []string    // names of LoRA adapters, which the endpoints serve under these names
-	KeyHeader string      // request header whose hash policies see as the key; "" for none
-	Timeouts  *Timeouts   // nil: Config's
-	Machine   flow.Config // its Pools have the endpoints of Pools alone: those found are added
-	Pools     []Pool      // parallel to Machine.Pools
+	Adapters  []string      // names of LoRA adapters, which the endpoints serve under these names
+	KeyHeader string        // request header whose hash policies see as the key; "" for none
+	Timeouts  *Timeouts     // nil: Config's
+	Deadline  time.Duration // of the first token, of calls that name none; 0: none
+	Machine   flow.Config   // its Pools have the endpoints of Pools alone: those found are added
+	Pools     []Pool        // parallel to Machine.Pools
 }
 
 // Pool is the live half of a pool.
 type Pool struct {
-	ServedAs  string // what the endpoints call the model; "" for its Name
-	PolicyID  string // policies of the same id are the same rule with the same parameters; "": by the policy's name
-	Dialect   upstream.Dialect
-	Scrape    time.Duration     // between two scrapes of an endpoint; 0: none
-	Probe     Probe             // of the health path
-	Transport http.RoundTripper // nil: Config.Transport
-	Endpoints []Endpoint        // parallel to the machine's
-	Sources   []discovery.Source
-	Key       string // of endpoints that were found, sent as a bearer token; "" for none
+	ServedAs     string // what the endpoints call the model; "" for its Name
+	PolicyID     string // policies of the same id are the same rule with the same parameters; "": by the policy's name
+	Dialect      upstream.Dialect
+	Scrape       time.Duration     // between two scrapes of an endpoint; 0: none
+	Probe        Probe             // of the health path
+	Transport    http.RoundTripper // nil: Config.Transport
+	Endpoints    []Endpoint        // parallel to the machine's
+	Sources      []discovery.Source
+	PassPriority bool   // endpoints are told each call's, and take it (vllm)
+	Key          string // of endpoints that were found, sent as a bearer token; "" for none
 }
 
 // Probe says how an endpoint's health path is asked. The machine's Pool.Misses says how
@@ -133,12 +140,13 @@ type Gateway struct {
 	cores    map[string]*core
 	keeper   keeper
 
-	owners   owners
-	buffered room
-	calls    atomic.Int64 // in flight
-	lastCall atomic.Uint64
-	idPrefix string
-	kept     sync.Pool // *call
+	allowance allowance
+	owners    owners
+	buffered  room
+	calls     atomic.Int64 // in flight
+	lastCall  atomic.Uint64
+	idPrefix  string
+	kept      sync.Pool // *call
 
 	tap      atomic.Pointer[Tap] // nil: nobody watches
 	draining atomic.Bool
@@ -156,6 +164,7 @@ func New(cfg Config) (*Gateway, error) {
 		metrics: cfg.Metrics, log: cfg.Log, epoch: epoch, cores: map[string]*core{},
 		clock: func() mono.Time { return mono.Time(time.Since(epoch)) },
 	}
+	g.allowance.clock = g.clock
 	g.keeper.running = map[keptKey]*keptEndpoint{}
 	g.base, g.cutAll = context.WithCancelCause(context.Background())
 	g.kept.New = func() any { return &call{scratch: newScratch()} }

@@ -36,6 +36,9 @@ func (c *call) relayPlain(resp *http.Response, o attempt.Outcome, watch *connWat
 		if inspect {
 			c.scan.Feed(chunk)
 		}
+		if inspect && c.route.strict() {
+			c.answer.text += int64(n)
+		}
 		if !c.answer.committed && (n > 0 || err != nil) {
 			if err != nil && err != io.EOF || !intime {
 				c.fail(c.blame(watch, err))

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
+	"kvasir/gateway/limit"
 	"kvasir/gateway/proxy"
 	"kvasir/internal/testkit/memnet"
 	"kvasir/internal/testkit/scripted"
@@ -124,6 +126,7 @@ func newRig(t testing.TB, s setup) *rig {
 
 		BlockBytes: 256, BodyTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
 		Router: "test", Transport: r.transport, Metrics: telemetry.New(r.registry, attempt.Failures()...),
+		Caps:   []limit.Rule{{Scope: limit.Scope{Kind: limit.Model, Name: testModel}}}, // without a bound: what is let in must be settled
 		Access: proxy.Access{Anonymous: true}, Log: slog.New(r.records), LogCalls: true,
 	}
 	if s.config != nil {
@@ -228,12 +231,31 @@ func (r *rig) busy() string {
 			}
 		}
 	}
+	if use := fmt.Sprint(r.unsettled()); use != "[]" {
+		fmt.Fprintf(&b, "not settled: %s. ", use)
+	}
 	for _, m := range r.gateway.Pools() {
 		if m.InFlight != 0 || m.BetweenTwo != 0 {
 			fmt.Fprintf(&b, "machine holds %d calls, %d of them between attempts. ", m.InFlight, m.BetweenTwo)
 		}
 	}
 	return b.String()
+}
+
+// unsettled lists what the book of limits holds.
+func (r *rig) unsettled() []string {
+	v := r.gateway.Tenants()
+	all := slices.Concat(v.Models, v.Keys)
+	for _, t := range v.Tenants {
+		all = append(append(all, t.UseView), t.Models...)
+	}
+	var out []string
+	for _, u := range all {
+		if u.Running != 0 || u.Waiting != 0 {
+			out = append(out, fmt.Sprintf("%s: %d run, %d wait", u.Name, u.Running, u.Waiting))
+		}
+	}
+	return out
 }
 
 // check compares records, metrics and what upstreams saw.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
 
 	"kvasir/api"
@@ -35,6 +37,7 @@ type answer struct {
 	last     time.Time // newest content
 	contents int       // content events
 	progress time.Time // when the machine was last told how far the answer is, or was not yet
+	text     int64     // bytes of an answer of text that was not streamed
 	mark     int64     // where in the stream the last event was seen to end
 	tally    api.Tally
 	fault    attempt.Outcome // of the first error that tally saw
@@ -124,6 +127,9 @@ func (c *call) upstreamRequest(ctx context.Context) (*http.Request, *rereader) {
 	}
 	c.lent.id[0] = c.id
 	fillRequestHeader(r.Header, c.in.Header, c.lent.id[:], e.authorization)
+	if e.pool.PassPriority {
+		r.Header[engineHeader] = []string{strconv.Itoa(c.enginePriority())}
+	}
 	pieces := [][]byte{c.body.data}
 	edits := c.edit(e)
 	if len(edits) > 0 {
@@ -158,9 +164,10 @@ func (c *call) edit(e *endpoint) []api.Edit {
 	if c.salted(e) {
 		edits = append(edits, api.CacheSaltEdit(c.body.data, &c.asked, c.cacheSalt()))
 	}
-	if len(edits) == 2 && edits[1].At.Start < edits[0].At.Start {
-		edits[0], edits[1] = edits[1], edits[0]
+	if g := c.bodyGrammar(); e.pool.PassPriority && g.TakesPriority() {
+		edits = append(edits, api.PriorityEdit(c.body.data, &c.asked, c.enginePriority()))
 	}
+	slices.SortStableFunc(edits, func(a, b api.Edit) int { return a.At.Start - b.At.Start })
 	return edits
 }
 

@@ -98,6 +98,9 @@ type endpoint struct {
 // newService makes a service of a configuration, and changes nothing else.
 func (g *Gateway) newService(cfg Config) (*service, error) {
 	s := &service{cfg: cfg, byName: map[string]*model{}, adapters: map[string]adapter{}}
+	if s.cfg.Tenancy.Classes == nil {
+		s.cfg.Tenancy.Classes = defaultClasses()
+	}
 	var listed []api.Model
 	for _, mc := range cfg.Models {
 		m := &model{Model: mc, timeouts: cfg.Timeouts}

@@ -1,0 +1,19 @@
+package proxy
+
+import (
+	"strconv"
+	"strings"
+)
+
+// engineHeader is vLLM's: it goes before the body's field priority.
+const engineHeader = "X-Vllm-Priority"
+
+// enginePriority returns the call's priority in the engine's words, where lower goes first.
+// What the client says to the engine itself can lower it and not raise it.
+func (c *call) enginePriority() int {
+	own := c.asked.Priority
+	if n, err := strconv.Atoi(strings.TrimSpace(c.in.Header.Get(engineHeader))); err == nil {
+		own = n
+	}
+	return max(-c.standing.priority, own)
+}
