@@ -17,7 +17,7 @@ var other = map[string]string{
 	"limits.body": "1KiB", "limits.buffered": "64MiB", "limits.calls": "1", "limits.event": "2048", "limits.preamble": "1MiB",
 	"limits.headers": "1MiB", "limits.connections": "1000000",
 	"timeouts.header": "0", "timeouts.first_token": "24h", "timeouts.progress": "10ms", "timeouts.idle": "0s", "timeouts.total": "1m",
-	"retry.attempts": "0", "retry.ratio": "1", "retry.floor": "0.5", "retry.backoff": "0", "retry.max_backoff": "1m", "retry.max_wait": "0",
+	"retry.attempts": "0", "retry.ratio": "1", "retry.floor": "0.5", "retry.total_floor": "7", "retry.backoff": "0", "retry.max_backoff": "1m", "retry.max_wait": "0",
 	"health.failures": "1", "health.ejection": "100ms", "health.max_ejection": "24h", "health.max_ejected": "1",
 	"health.ratio": "0", "health.window": "1s", "health.volume": "1", "health.stall": "0", "health.stall_calls": "1",
 	"health.busy": "0", "health.max_busy": "1h", "health.slow_start": "0", "health.slow_start_floor": "1",

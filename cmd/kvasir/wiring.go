@@ -44,6 +44,7 @@ func (n *node) gatewayConfig(c *config.Config) (proxy.Config, error) {
 		},
 		ServerIdle: serverIdle,
 		Access:     access(c),
+		Retry:      attempt.Config(c.Retry),
 		Timeouts:   proxy.Timeouts(c.Timeouts), Heartbeat: c.Client.Heartbeat,
 		BlockBytes: c.Prefix.Block, SharePrefixes: c.Prefix.Share == "all", SaltKey: []byte(c.Prefix.Salt.Reveal()),
 		BodyTimeout: c.Client.BodyTimeout, WriteTimeout: c.Client.WriteTimeout,

@@ -156,7 +156,7 @@ const (
 	NoEndpoint            // no pool has an endpoint in rotation
 	TooManyCalls          // the model's bound on calls in flight is reached
 	AttemptsSpent         // the call had all its attempts
-	BudgetSpent           // the retry budget of all calls is spent
+	BudgetSpent           // the retry budget of the pool, or that of all models, is spent
 	NoAlternative         // no endpoint is left that the call has not tried
 	FailsElsewhere        // two endpoints answered it with a failure of their own: it is the call's
 	QueueFull             // as many calls wait for the pool as may

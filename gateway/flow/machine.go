@@ -36,6 +36,7 @@ type Config struct {
 	Seed    uint64 // root of all randomness
 	Calls   int    // most calls in flight; 0: no bound
 	Retry   attempt.Config
+	Total   Purse // of the retries of all models together; nil: each pool's own budget alone bounds them
 	Health  health.Config
 	Prefix  prefix.Config // used where a policy uses overlap
 	SLO     selection.SLO // for the policies
@@ -102,7 +103,7 @@ type Machine struct {
 	inFlight int
 	charged  int // of those, with an attempt that is charged
 
-	budget    *attempt.Budget
+	total     Purse
 	pending   []report // of one instant, not folded yet
 	verdicts  []Ticket // failed calls whose fate the next wake-up decides, in fold order
 	backoffs  []backoff
@@ -299,7 +300,6 @@ func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 		m.wait(now, i, p, f)
 		m.actions = append(m.actions, Action{Kind: Hold, Ticket: Ticket{Call: q.ID, index: i}, Pool: p.position})
 	}
-	m.budget.Earn(now)
 }
 
 // fate is what becomes of a call that looks for an endpoint.
@@ -454,6 +454,9 @@ func (m *Machine) done(r *report) {
 	if x := s.pool.shadow; x != nil && x.endLearner != nil && c.committed && r.outcome == attempt.Success {
 		m.end = selection.End{Sample: x.sample(r.ticket.index, c), Ended: r.at, ShowsStart: c.showsStart(), Usage: r.usage}
 		x.endLearner.LearnEnd(&m.end)
+	}
+	if r.outcome == attempt.Success {
+		m.earn(r.at, s.pool, c)
 	}
 	m.judge(r, c)
 	tried := trial{s.pool, c.slot, m.endpoints[c.slot].Generation, r.outcome, s.suspect(m.health)}

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"kvasir/gateway/admission"
+	"kvasir/gateway/attempt"
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
 	"kvasir/selection"
@@ -16,8 +17,9 @@ type pool struct {
 	queue    *admission.Queue   // nil: the pool holds no calls
 	flights  *admission.Flights // nil: none of its calls waits for another
 	misses   int
-	position int  // among the model's pools
-	last     bool // the model's last pool
+	budget   *attempt.Budget // of the retries that are sent here
+	position int             // among the model's pools
+	last     bool            // the model's last pool
 
 	// view is what the policy sees. Its candidates are those of a call that has tried
 	// nothing yet, unless dirty.

@@ -297,6 +297,7 @@ func (c *call) sendError(e api.Error) {
 
 // giveUp answers a call that has no further attempt.
 func (c *call) giveUp(why flow.Reason) {
+	c.gaveUp = true
 	c.finish(c.answer.outcome)
 	c.tellFailure(why)
 }
