@@ -154,8 +154,10 @@ type Health struct {
 	Ejection time.Duration `config:"ejection" allowed:"100ms..1h"`
 	// Bound of that. At least ejection.
 	MaxEjection time.Duration `config:"max_ejection" allowed:"100ms..24h"`
-	// Share of a pool's endpoints that doubtful evidence may take out: a ratio, a stall, refusals. Refused connections have no such bound.
+	// Panic threshold: the share of a model's last pool that doubtful evidence may take out: a ratio, statuses of a breaker's rule, a stall. Refused connections have no such bound, but one endpoint always stays. An earlier pool may empty; then the next one serves.
 	MaxEjected float64 `config:"max_ejected" allowed:"0..1"`
+	// Calls that may probe an endpoint at once when its time is over (half open).
+	Probes int `config:"probes" allowed:"1..100"`
 	// Without a sign of life for so long, while stall_calls wait for their first content, an endpoint is out. 0: never.
 	Stall time.Duration `config:"stall" allowed:"0s or 100ms..1h"`
 	// Calls that must wait for that.

@@ -193,6 +193,7 @@ func (k *checker) pools(listen, model string, pools []Pool, at path) {
 		}
 		endpoints.check(k, p.Endpoints, in.key("endpoints"))
 		k.discover(p.Discover, in.key("discover"))
+		k.breaker(p.Breaker, in.key("breaker"))
 		k.transport(p, in)
 		if f := p.SingleFlight; f.MinTokens == 0 && f != DefaultPool().SingleFlight {
 			k.add(in.key("single_flight"), "has no effect without min_tokens")

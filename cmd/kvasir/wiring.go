@@ -153,6 +153,7 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 			Name: pc.Name, PolicyName: pc.Policy.Name, Policy: pc.Policy.Params.New(),
 			MaxAge: pc.Signals.MaxAge, Misses: pc.Probe.Failures,
 		}
+		pool.Breaker = breaker(pc.Breaker)
 		pool.Flights = admission.FlightConfig(pc.SingleFlight)
 		if pool.Queue, err = queue(pc.Queue); err != nil {
 			return m, fmt.Errorf("pool %s: queue: %w", pc.Name, err)
@@ -168,6 +169,22 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 		m.Pools = append(m.Pools, live)
 	}
 	return m, nil
+}
+
+// breaker returns a pool's own rules.
+func breaker(rules config.BreakerRules) []health.Rule {
+	var out []health.Rule
+	for _, r := range rules {
+		rule := health.Rule{
+			Failures: r.Failures, Ratio: r.Ratio, Volume: r.Volume, Interval: r.Interval,
+			Trip: r.Trip, MaxTrip: r.MaxTrip, RetryAfter: r.AcceptRetryAfter, MaxAfter: r.MaxRetryAfter,
+		}
+		for _, s := range r.Statuses {
+			rule.Statuses = append(rule.Statuses, health.Statuses(s))
+		}
+		out = append(out, rule)
+	}
+	return out
 }
 
 // queue returns a pool's bounds of what waits.

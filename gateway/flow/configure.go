@@ -7,6 +7,7 @@ import (
 	"kvasir/gateway/attempt"
 	"kvasir/internal/mono"
 	"kvasir/selection"
+	"kvasir/selection/health"
 	"kvasir/selection/prefix"
 )
 
@@ -63,6 +64,7 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 			p = former[at]
 		}
 		p.become(pc, i, i == len(c.Pools)-1)
+		m.rule(p, c.Health.Rules(pc.Breaker))
 		if anew || p.budget == nil {
 			p.budget = attempt.NewBudget(c.Retry)
 		}
@@ -105,6 +107,20 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 	m.rebook()
 	m.rebind()
 	return placed
+}
+
+// rule gives the pool its breaker's rules. What was counted for others is forgotten; who is
+// out stays out.
+func (m *Machine) rule(p *pool, rules []health.Rule) {
+	if slices.EqualFunc(p.rules, rules, func(a, b health.Rule) bool { return a.Equal(&b) }) {
+		return
+	}
+	p.rules = rules
+	for i := range m.state {
+		if m.state[i].pool == p {
+			m.state[i].breaker.Recount()
+		}
+	}
 }
 
 // dismiss lets go the endpoints that the pools, parallel to m.pools, do not have.

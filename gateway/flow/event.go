@@ -58,6 +58,7 @@ type Event struct {
 	usage   Usage
 	word    *Word // reportPeer
 	wait    time.Duration
+	status  int
 }
 
 // Arrive says that a client's call must be placed. The machine copies what it keeps of
@@ -81,6 +82,13 @@ func Done(t Ticket, n int, o attempt.Outcome, u Usage) Event {
 // it asks to be left alone; attempt.NoWait where it names no time.
 func Pushed(t Ticket, n int, o attempt.Outcome, wait time.Duration) Event {
 	return Event{kind: reportDone, ticket: t, attempt: n, outcome: o, wait: wait}
+}
+
+// Answered adds to Done or Pushed the HTTP status that the attempt was answered with, for the
+// rules that name statuses. Without it the outcome's own counts (attempt.Outcome.Status).
+func (e Event) Answered(status int) Event {
+	e.status = status
+	return e
 }
 
 // Left reports that the client is gone, whatever its call was doing; an attempt that was

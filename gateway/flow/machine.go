@@ -55,6 +55,7 @@ type Pool struct {
 	Queue      admission.Config       // of calls that wait for an endpoint with room; off: none does
 	Flights    admission.FlightConfig // of calls that wait for a sibling; off: none does, nor where the policy does not use overlap
 	MaxAge     time.Duration          // signals older than this are unknown; 0: any age counts
+	Breaker    []health.Rule          // the pool's own rules of what takes an endpoint out; see health.Config.Rules
 	Misses     int                    // requests to the health path that must fail in a row; 0 as 1
 	Endpoints  []Endpoint
 }

@@ -17,6 +17,7 @@ type pool struct {
 	queue    *admission.Queue   // nil: the pool holds no calls
 	flights  *admission.Flights // nil: none of its calls waits for another
 	misses   int
+	rules    []health.Rule   // what takes an endpoint out
 	budget   *attempt.Budget // of the retries that are sent here
 	position int             // among the model's pools
 	last     bool            // the model's last pool

@@ -31,7 +31,7 @@ func (m *Machine) watchSilence(now mono.Time) {
 		}
 		s.life = now // it is looked at again after as long
 		m.silenceAt = min(m.silenceAt, now.Add(m.health.Stall))
-		if s.breaker.State() == health.InRotation && m.eject(now, slot, health.Silent, true) {
+		if s.breaker.State() == health.InRotation && m.eject(now, slot, health.Silent, true, m.health.Term()) {
 			m.recallAt = now
 		}
 	}
