@@ -183,6 +183,17 @@ var reasonNames = [reasons]string{
 // String returns the reason's name in snake_case, as metrics and logs show it.
 func (r Reason) String() string { return reasonNames[r] }
 
+// Final reports whether another try by the client now would be of no use, after so many
+// attempts: the call has had what can be had. SDKs heed x-should-retry: false, which says so,
+// and retries do not multiply (article section 9.1).
+func (r Reason) Final(attempts int) bool {
+	switch r {
+	case AttemptsSpent, BudgetSpent, FailsElsewhere:
+		return true
+	}
+	return r == NoAlternative && attempts > 1
+}
+
 // Action is something that the driver must do.
 type Action struct {
 	Kind       ActionKind
