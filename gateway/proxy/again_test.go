@@ -148,3 +148,33 @@ func TestAllModelsShareABudget(t *testing.T) {
 		t.Errorf("%d of 20 answers tell of their attempts", attempts)
 	}
 }
+
+// Field case F15, where the client's second try has the first one's idempotency key: both run,
+// each is answered by an attempt of its own, and the one whose client has left is aborted.
+func TestF15_ASecondTryBesideTheFirstIsNotCoalesced(t *testing.T) {
+	inBubble(t, pooled(func(c *scripted.Call) {
+		c.Pause(2 * time.Second)
+		good(c)
+	}), func(t *testing.T, r *rig) {
+		first := r.send(rawPost(chatPath, unstreamed, "Idempotency-Key: one"))
+		time.Sleep(time.Second)
+		answered := make(chan answer)
+		go func() { answered <- r.post(chatPath, unstreamed, "Idempotency-Key: one") }()
+		time.Sleep(100 * time.Millisecond)
+		if n := r.upstreams[0].Alive(); n != 2 {
+			t.Errorf("%d calls upstream for two of one key", n)
+		}
+		closeAll(t, first)
+		time.Sleep(100 * time.Millisecond)
+		if n := r.upstreams[0].Alive(); n != 1 {
+			t.Errorf("%d calls upstream after the first one's client has left", n)
+		}
+		if a := <-answered; a.status != 200 {
+			t.Errorf("the second try got %d", a.status)
+		}
+		r.settle()
+		if n := r.metric("kvasir_incoming_retries_total", "sign=idempotency_key"); n != 1 {
+			t.Errorf("counted %v times", n)
+		}
+	})
+}
