@@ -50,7 +50,7 @@ type Config struct {
 	Limits Limits `config:"limits"`
 	// How long the parts of a call may take.
 	Timeouts Timeouts `config:"timeouts"`
-	// Further attempts for a call whose first content has not been sent; each model has a budget of its own.
+	// Further attempts for a call whose first content has not been sent; each pool has a budget of its own, and all models one together.
 	Retry Retry `config:"retry"`
 	// When an endpoint leaves the rotation.
 	Health Health `config:"health"`
@@ -132,11 +132,13 @@ type Timeouts struct {
 type Retry struct {
 	// Further attempts of one call.
 	Attempts int `config:"attempts" allowed:"0..5"`
-	// Further attempts as a share of a model's calls.
+	// Further attempts as a share of the calls that are answered: of each pool's, at that pool, and of all models' together.
 	Ratio float64 `config:"ratio" allowed:"0..1"`
-	// Further attempts a second, for each model, that are granted whatever the ratio says.
+	// Further attempts a second, at each pool, that are granted whatever the ratio says.
 	Floor float64 `config:"floor" allowed:"0..100000"`
-	// Wait before the first further attempt; it doubles, with jitter.
+	// Likewise of all models together.
+	TotalFloor float64 `config:"total_floor" allowed:"0..100000"`
+	// The longest wait before the first further attempt, of which any part is as likely (full jitter); it doubles with each.
 	Backoff time.Duration `config:"backoff" allowed:"0s..10s"`
 	// Bound of that wait. At least backoff.
 	MaxBackoff time.Duration `config:"max_backoff" allowed:"0s..1m"`
@@ -158,8 +160,10 @@ type Health struct {
 	Ejection time.Duration `config:"ejection" allowed:"100ms..1h"`
 	// Bound of that. At least ejection.
 	MaxEjection time.Duration `config:"max_ejection" allowed:"100ms..24h"`
-	// Share of a pool's endpoints that doubtful evidence may take out: a ratio, a stall, refusals. Refused connections have no such bound.
+	// Panic threshold: the share of a model's last pool that doubtful evidence may take out: a ratio, statuses of a breaker's rule, a stall. Refused connections have no such bound, but one endpoint always stays. An earlier pool may empty; then the next one serves.
 	MaxEjected float64 `config:"max_ejected" allowed:"0..1"`
+	// Calls that may probe an endpoint at once when its time is over (half open).
+	Probes int `config:"probes" allowed:"1..100"`
 	// Without a sign of life for so long, while stall_calls wait for their first content, an endpoint is out. 0: never.
 	Stall time.Duration `config:"stall" allowed:"0s or 100ms..1h"`
 	// Calls that must wait for that.

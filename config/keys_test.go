@@ -17,8 +17,8 @@ var other = map[string]string{
 	"limits.body": "1KiB", "limits.buffered": "64MiB", "limits.calls": "1", "limits.event": "2048", "limits.preamble": "1MiB",
 	"limits.headers": "1MiB", "limits.connections": "1000000",
 	"timeouts.header": "0", "timeouts.first_token": "24h", "timeouts.progress": "10ms", "timeouts.idle": "0s", "timeouts.total": "1m",
-	"retry.attempts": "0", "retry.ratio": "1", "retry.floor": "0.5", "retry.backoff": "0", "retry.max_backoff": "1m", "retry.max_wait": "0",
-	"health.failures": "1", "health.ejection": "100ms", "health.max_ejection": "24h", "health.max_ejected": "1",
+	"retry.attempts": "0", "retry.ratio": "1", "retry.floor": "0.5", "retry.total_floor": "7", "retry.backoff": "0", "retry.max_backoff": "1m", "retry.max_wait": "0",
+	"health.failures": "1", "health.ejection": "100ms", "health.max_ejection": "24h", "health.max_ejected": "1", "health.probes": "2",
 	"health.ratio": "0", "health.window": "1s", "health.volume": "1", "health.stall": "0", "health.stall_calls": "1",
 	"health.busy": "0", "health.max_busy": "1h", "health.slow_start": "0", "health.slow_start_floor": "1",
 	"prefix.block": "64", "prefix.index": "64GiB", "prefix.speculative": "100ms", "prefix.share": "all", "prefix.salt": "file:key.txt",
@@ -86,6 +86,7 @@ var otherModel = map[string]string{
 	"pools.probe.interval":             "{pools: [{endpoints: [http://h:1], probe: {interval: 0}}]}",
 	"pools.probe.timeout":              "{pools: [{endpoints: [http://h:1], probe: {timeout: 1m}}]}",
 	"pools.probe.failures":             "{pools: [{endpoints: [http://h:1], probe: {failures: 1}}]}",
+	"pools.breaker":                    "{pools: [{endpoints: [http://h:1], breaker: {statuses: [429], failures: 1}}]}",
 	"pools.protocol":                   "{pools: [{endpoints: [http://h:1], protocol: h2c}]}",
 	"pools.discover.dns":               "{pools: [{endpoints: [http://h:1], discover: {dns: 'h:1'}}]}",
 	"pools.discover.srv":               "{pools: [{endpoints: [http://h:1], discover: {srv: _a._tcp.h}}]}",
@@ -153,7 +154,7 @@ func leaves(v reflect.Value, in string, out map[string]any) {
 		switch {
 		case name == "":
 		case f.Type() == reflect.TypeFor[Policy]() || f.Type() == reflect.TypeFor[Secret]() || f.Type() == reflect.TypeFor[ClientKeys]() ||
-			f.Type() == reflect.TypeFor[[]Tenant]() || f.Type() == reflect.TypeFor[[]Class]():
+			f.Type() == reflect.TypeFor[BreakerRules]() || f.Type() == reflect.TypeFor[[]Tenant]() || f.Type() == reflect.TypeFor[[]Class]():
 			out[in+name] = f.Interface()
 		case f.Kind() == reflect.Struct:
 			leaves(f, in+name+".", out)

@@ -65,6 +65,8 @@ type Pool struct {
 	Signals Signals `config:"signals"`
 	// How an endpoint is asked for its health beside calls.
 	Probe Probe `config:"probe"`
+	// What takes an endpoint out of rotation beside what health says: a rule, or a list of rules.
+	Breaker BreakerRules `config:"breaker"`
 	// What is spoken with the endpoints: http1, h2 (https endpoints) or h2c (http endpoints).
 	Protocol string `config:"protocol" allowed:"http1, h2, h2c"`
 	// How https endpoints are trusted.

@@ -53,6 +53,7 @@ func reference(t *testing.T) string {
 	table("A model: `models.NAME.…`", "", DefaultModel())
 	table("A pool: `pools[].…`", "", DefaultPool())
 	table("An endpoint: `endpoints[].…`", "", DefaultEndpoint())
+	table("A breaker's rule: `breaker[].…`, or `breaker.…` of one", "", DefaultBreakerRule())
 	b.WriteString("\n## Policies\n\nParameters stand beside `name` in `policy`.\n\n| policy | picks | parameters and defaults | source |\n|---|---|---|---|\n")
 	for _, rule := range policy.Catalog() {
 		var parameters []string
@@ -114,7 +115,7 @@ func code(text string) string {
 func fieldComments(t *testing.T) map[string]string {
 	t.Helper()
 	comments := map[string]string{}
-	for _, name := range []string{"config.go", "model.go", "access.go", "tenant.go"} {
+	for _, name := range []string{"config.go", "model.go", "access.go", "tenant.go", "breaker.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

@@ -146,6 +146,15 @@ func (w schemaWriter) value(t reflect.Type, allowed string) object {
 		return object{"type": "array", "items": w.mapping(DefaultTenantModel())}
 	case reflect.TypeFor[[]Class]():
 		return object{"type": "array", "items": w.mapping(Class{})}
+	case reflect.TypeFor[BreakerRules]():
+		rule := w.mapping(DefaultBreakerRule())
+		return object{"anyOf": []any{rule, object{"type": "array", "items": rule}}}
+	case reflect.TypeFor[[]Statuses]():
+		one := "[345][0-9][0-9]"
+		return object{"type": "array", "items": object{"anyOf": []any{
+			object{"type": "integer", "minimum": leastStatus, "maximum": mostStatus},
+			object{"type": "string", "pattern": "^" + one + "(-" + one + ")?$"},
+		}}}
 	case reflect.TypeFor[Policy]():
 		return object{"$ref": "#/$defs/policy"}
 	case reflect.TypeFor[Secret]():

@@ -197,6 +197,7 @@ func (k *checker) pools(listen, model string, pools []Pool, at path) {
 		if p.PassPriority && p.Engine != "vllm" {
 			k.add(in.key("pass_priority"), "engine %s takes no priority; allowed with: vllm", p.Engine)
 		}
+		k.breaker(p.Breaker, in.key("breaker"))
 		k.transport(p, in)
 		if f := p.SingleFlight; f.MinTokens == 0 && f != DefaultPool().SingleFlight {
 			k.add(in.key("single_flight"), "has no effect without min_tokens")

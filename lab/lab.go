@@ -170,7 +170,7 @@ func Catalog() []Lab {
 		prefixLab(),
 		engineLab(),
 		specDecodingLab(),
-		retriesLab(),
+		amplificationLab(),
 		hedgingLab(),
 		cascadeLab(),
 		newcomerLab(),

@@ -57,7 +57,7 @@ var doNotHold = map[string]map[string]string{
 		"a replica that is twice as fast should hold twice the calls: under weighted least request it does":  "one call after the other",
 		"weighted least request handles unequal replicas better than counts: a shorter mean time at ρ = 0.8": "just got a long call",
 	},
-	"retries": {
+	"retry-amplification": {
 		"no tuning of the engine reduces the load if the client retries without a budget": "then nothing is retried",
 	},
 	"newcomer": {

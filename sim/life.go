@@ -126,7 +126,10 @@ func (l *life) close(now mono.Time) {
 }
 
 // fail ends the running attempt without an answer, or in the middle of one.
-func (l *life) fail(now mono.Time, o attempt.Outcome) {
+func (l *life) fail(now mono.Time, o attempt.Outcome) { l.failNaming(now, o, attempt.NoWait) }
+
+// failNaming is fail where the engine says how long it wants to be left alone.
+func (l *life) failNaming(now mono.Time, o attempt.Outcome, wait time.Duration) {
 	l.replica = nil
 	r, t, n := l.router, l.ticket, l.attempt
 	final := l.started || !o.Retryable()
@@ -135,7 +138,7 @@ func (l *life) fail(now mono.Time, o attempt.Outcome) {
 	} else {
 		l.record.Outcome = o
 	}
-	r.step(now, flow.Done(t, n, o, flow.Usage{}))
+	r.step(now, flow.Pushed(t, n, o, wait))
 	if final {
 		l.close(now)
 	}

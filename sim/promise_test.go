@@ -200,16 +200,22 @@ func allPromised() []promised {
 	return out
 }
 
+// promiseRetry grants less than the kill asks for, all models together less than the pool.
+func promiseRetry() attempt.Config {
+	retry := attempt.Default()
+	retry.Ratio, retry.Floor, retry.TotalFloor = 0.02, 1.5, 1
+	return retry
+}
+
 // promiseMachine is the machine's configuration, with a policy of its own.
 func promiseMachine(rule promised) flow.Config {
 	pool := flow.Pool{Name: "p", PolicyName: rule.Name, Policy: rule.Params().New(), MaxAge: 10 * time.Second, Queue: rule.queue, Flights: rule.flight}
 	for i := range promiseEngines {
 		pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: promiseName(i), Weight: 1 + float64(i%2)})
 	}
-	retry := attempt.Default()
-	retry.Ratio, retry.Floor = 0.02, 1 // the kill asks for more than that grants
+	retry := promiseRetry()
 	return flow.Config{
-		Seed: promiseSeed, Retry: retry, Health: health.Default(),
+		Seed: promiseSeed, Retry: retry, Total: attempt.NewBudget(retry.Total()), Health: health.Default(),
 		Prefix:  prefix.Config{BudgetBytes: 8 << 20, SpeculativeTTL: 30 * time.Second},
 		Pools:   []flow.Pool{pool},
 		Explain: true,
@@ -397,6 +403,7 @@ func promiseGateway(t *testing.T, rule promised, epoch time.Time, transport http
 		Models:     []proxy.Model{{Name: promiseModel, Adapters: promiseAdapters, Machine: promiseMachine(rule), Pools: []proxy.Pool{live}}},
 		Limits:     proxy.Limits{Calls: 5000, Body: 1 << 20, Buffered: 1 << 30, Event: 1 << 20, Preamble: 64 << 10},
 		Access:     proxy.Access{Anonymous: true},
+		Retry:      promiseRetry(),
 		Timeouts:   proxy.Timeouts{Header: time.Minute, FirstToken: time.Minute, Progress: time.Minute, Idle: time.Minute, Total: time.Hour},
 		Heartbeat:  15 * time.Second,
 		ServerIdle: 2 * promiseIdle, // engines here close no idle connections, and none is suspected

@@ -98,6 +98,10 @@ func (p *replica) submit(now mono.Time, l *life) {
 		l.fail(now, attempt.ConnectFailed)
 		return
 	}
+	if f, wait := p.fault(now, l); f != nil {
+		l.failNaming(now, f.Outcome, wait)
+		return
+	}
 	p.visits++
 	q := l.call.Prompt
 	q.ID = engine.ID(p.visits)

@@ -247,6 +247,7 @@ func (s *Scenario) Router(g int) Router {
 	if s.ShadowParams != nil {
 		r.Shadow = &Shadow{Pool: pool.Name, PolicyName: s.Shadow.Name, Policy: s.ShadowParams.New()}
 	}
+	r.Machine.Total = attempt.NewBudget(s.Retry.Total())
 	r.Machine.Explain = s.Decided != nil
 	r.PeerDelay = s.PeerDelay
 	if r.Machine.Sharing = s.Sharing; s.Sharing.On {

@@ -83,6 +83,7 @@ type Engine struct {
 	Config engine.Config
 	Down   []Outage // in the order of their instants, not overlapping
 	Pace   []Pace   // in the order of their instants
+	Faults []Fault  // answers that are failures
 
 	// Joins is when the replica is ready and routers learn of it, its cache cold; 0: it is
 	// there from the start.
@@ -166,6 +167,10 @@ func (r *Record) Unfinished() string {
 	}
 	return ""
 }
+
+// Final reports whether the gateway says that another try now would be of no use: a client that
+// heeds x-should-retry makes none.
+func (r *Record) Final() bool { return r.Refused.Final(r.Attempts) }
 
 // Result is what a run leaves beside what its configuration's functions have heard.
 type Result struct {

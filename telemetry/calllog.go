@@ -52,6 +52,9 @@ func (c *Call) describe(d describer) {
 	d.whole("status", c.Status)
 	d.yes("stream", c.Stream)
 	d.whole("attempts", c.Attempts)
+	if c.Retry {
+		d.yes("retry", true)
+	}
 	d.whole("input_tokens_estimated", c.InputTokens)
 	d.seconds("e2e_seconds", c.E2E)
 	if c.Peer != "" {

@@ -38,6 +38,7 @@ type Metrics struct {
 	limits    map[[2]string]prometheus.Counter // by scope and limit
 	oddities  [oddities]prometheus.Counter
 	beats     prometheus.Counter
+	repeated  [repeateds]prometheus.Counter
 	reloads   *prometheus.CounterVec
 	reloaded  prometheus.Gauge
 	reloadOK  prometheus.Gauge
@@ -111,6 +112,10 @@ func New(reg prometheus.Registerer, kinds ...string) *Metrics {
 	m.reloadOK.Set(1)
 	for _, result := range [...]string{"applied", "refused"} {
 		m.reloads.WithLabelValues(result)
+	}
+	repeated := repeatedTotal.counter(reg)
+	for r := NotRepeated + 1; r < repeateds; r++ {
+		m.repeated[r] = repeated.WithLabelValues(r.String())
 	}
 	refused := refusalsTotal.counter(reg)
 	for r := NotRefused + 1; r < refusals; r++ {
@@ -251,6 +256,13 @@ func (m *Metrics) Built(version string) { m.build.WithLabelValues(version).Set(1
 
 // Applied notes when the configuration in service was put there.
 func (m *Metrics) Applied(at time.Time) { m.reloaded.Set(float64(at.Unix())) }
+
+// Repeated counts a call that its client had sent before.
+func (m *Metrics) Repeated(by Repeated) {
+	if by > NotRepeated && by < repeateds {
+		m.repeated[by].Inc()
+	}
+}
 
 // Heartbeat counts a comment that was sent to a client that waits.
 func (m *Metrics) Heartbeat() { m.beats.Inc() }

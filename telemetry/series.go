@@ -63,6 +63,8 @@ var (
 		help: "0 while the configuration that was read last was refused, and the one before is in service."}
 	retriesTotal = series{name: "kvasir_retries_total", kind: "counter", unit: "attempts", labels: byPool,
 		help: "Upstream attempts that ended and were not their call's first, by the attempt's own pool."}
+	repeatedTotal = series{name: "kvasir_incoming_retries_total", kind: "counter", unit: "calls", labels: []string{"sign"},
+		help: "Calls that their clients had sent before, by the sign that tells. retry_count: the SDK's x-stainless-retry-count; idempotency_key: the client has used the key lately."}
 	refusalsTotal = series{name: "kvasir_refusals_total", kind: "counter", unit: "calls", labels: []string{"reason"},
 		help: "Calls that the gateway answered by itself without an attempt, by reason."}
 	limitRefusalsTotal = series{name: "kvasir_limit_refusals_total", kind: "counter", unit: "calls", labels: []string{"scope", "limit"},
@@ -164,7 +166,7 @@ var catalog = slices.Concat(counted, stated)
 var counted = []*series{
 	&callsTotal, &attemptsTotal, &failuresTotal, &retriesTotal, &ejectionsTotal, &restartsTotal, &scrapesTotal,
 	&heartbeatsTotal, &reloadsTotal, &reloadedSeconds, &reloadSuccessful, &buildInfo,
-	&refusalsTotal, &limitRefusalsTotal, &tokensTotal, &odditiesTotal,
+	&repeatedTotal, &refusalsTotal, &limitRefusalsTotal, &tokensTotal, &odditiesTotal,
 	&ttftSeconds, &ttftPrediction, &itlSeconds, &tpotSeconds, &e2eSeconds, &normalizedSeconds, &pickSeconds, &queueWaitSeconds,
 }
 

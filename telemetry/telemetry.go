@@ -125,6 +125,7 @@ type Call struct {
 	Attempts int     // upstream calls made; 0 for a refused call
 	Tried    string  // the attempts before the last: endpoint and failure of each; empty: there were none
 	Stream   bool    // the answer was streamed
+	Retry    bool    // its client had sent it before
 
 	Conversation uint64 // the hash of the conversation that the call belongs to; 0: not known
 

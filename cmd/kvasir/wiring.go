@@ -46,6 +46,7 @@ func (n *node) gatewayConfig(c *config.Config) (proxy.Config, error) {
 		ServerIdle: serverIdle,
 		Access:     access(c),
 		Tenancy:    tenancy(c), Caps: caps(c), FanOut: proxy.FanOut(c.FanOut),
+		Retry:    attempt.Config(c.Retry),
 		Timeouts: proxy.Timeouts(c.Timeouts), Heartbeat: c.Client.Heartbeat,
 		BlockBytes: c.Prefix.Block, SharePrefixes: c.Prefix.Share == "all", SaltKey: []byte(c.Prefix.Salt.Reveal()),
 		BodyTimeout: c.Client.BodyTimeout, WriteTimeout: c.Client.WriteTimeout,
@@ -154,6 +155,7 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 			Name: pc.Name, PolicyName: pc.Policy.Name, Policy: pc.Policy.Params.New(),
 			MaxAge: pc.Signals.MaxAge, Misses: pc.Probe.Failures,
 		}
+		pool.Breaker = breaker(pc.Breaker)
 		pool.Flights = admission.FlightConfig(pc.SingleFlight)
 		pool.Overload = overload(pc.Overload)
 		if pool.Queue, err = queue(pc.Queue); err != nil {
@@ -170,6 +172,22 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 		m.Pools = append(m.Pools, live)
 	}
 	return m, nil
+}
+
+// breaker returns a pool's own rules.
+func breaker(rules config.BreakerRules) []health.Rule {
+	var out []health.Rule
+	for _, r := range rules {
+		rule := health.Rule{
+			Failures: r.Failures, Ratio: r.Ratio, Volume: r.Volume, Interval: r.Interval,
+			Trip: r.Trip, MaxTrip: r.MaxTrip, RetryAfter: r.AcceptRetryAfter, MaxAfter: r.MaxRetryAfter,
+		}
+		for _, s := range r.Statuses {
+			rule.Statuses = append(rule.Statuses, health.Statuses(s))
+		}
+		out = append(out, rule)
+	}
+	return out
 }
 
 // queue returns a pool's bounds of what waits.

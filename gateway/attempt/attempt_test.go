@@ -53,10 +53,68 @@ func TestDelay_DoublesWithinItsBounds(t *testing.T) {
 		n := rapid.IntRange(1, MaxAttempts).Draw(t, "n")
 		r := seed.New(rapid.Uint64().Draw(t, "seed"), seed.Backoff, 1, uint64(n))
 		full := min(c.Backoff<<(n-1), c.MaxBackoff)
-		if d := c.Delay(n, &r); d < full/2 || d > full {
-			t.Fatalf("retry %d waits %v, want %v to %v", n, d, full/2, full)
+		if d := c.Delay(n, &r); d < 0 || d > full {
+			t.Fatalf("retry %d waits %v, want 0 to %v", n, d, full)
 		}
 	})
+}
+
+// Full jitter: of many calls that failed together, each tenth of the backoff sees a tenth.
+func TestDelay_IsSpreadEvenly(t *testing.T) {
+	c := Config{Backoff: 100 * time.Millisecond, MaxBackoff: time.Second}
+	const calls = 20_000
+	var tenths [10]int
+	for call := range uint64(calls) {
+		r := seed.New(1, seed.Backoff, call, 2)
+		tenths[min(int(c.Delay(2, &r)/(20*time.Millisecond)), 9)]++ // up to 200 ms
+	}
+	for i, n := range tenths {
+		if n < calls/10*9/10 || n > calls/10*11/10 {
+			t.Errorf("tenth %d of the backoff has %d of %d calls", i, n, calls)
+		}
+	}
+}
+
+func TestCeiling_NoConfigurationPassesIt(t *testing.T) {
+	for attempts, want := range map[int]int{-1: 0, 0: 0, 2: 2, 5: 5, 6: 5, 1 << 30: 5} {
+		if got := (Config{Attempts: attempts}).Ceiling(); got != want {
+			t.Errorf("%d further attempts: %d, want %d", attempts, got, want)
+		}
+	}
+}
+
+func TestTotal_IsTheSameShareWithAFloorOfItsOwn(t *testing.T) {
+	c := Default()
+	if got, want := c.Total(), (Config{Ratio: c.Ratio, Floor: c.TotalFloor}); got != want || c.TotalFloor <= c.Floor {
+		t.Errorf("%+v, want %+v, above the floor of a pool (%v)", got, want, c.Floor)
+	}
+}
+
+// What Has and Ample say is what Spend then does.
+func TestBudget_SaysWhatThereIs(t *testing.T) {
+	b := NewBudget(Config{Ratio: 0.5, Floor: 2})
+	if !b.Has(0) || b.Ample(0) {
+		t.Error("the floor is not there, or taken for something earned")
+	}
+	b.Earn(0)
+	b.Earn(0)
+	if !b.Ample(0) {
+		t.Error("two successes have earned nothing")
+	}
+	b.Spend(0)
+	b.Spend(0)
+	if !b.Has(0) || !b.Ample(0) {
+		t.Error("the floor did not go first")
+	}
+	b.Spend(0)
+	if b.Has(0) || b.Ample(0) || b.Spend(0) {
+		t.Error("more than there was")
+	}
+	b.Earn(0)
+	b.Earn(0)
+	if now := mono.Time(10 * time.Second); b.Ample(now) || !b.Has(now) {
+		t.Error("what successes earned lasts longer than the window, or the floor did not come back")
+	}
 }
 
 func TestBudget_FloorThenRatio(t *testing.T) {
@@ -76,7 +134,7 @@ func TestBudget_FloorThenRatio(t *testing.T) {
 		b.Earn(1)
 	}
 	if got := grant(2, 50); got != 20 {
-		t.Errorf("200 calls granted %d retries, want 20", got)
+		t.Errorf("200 successes granted %d retries, want 20", got)
 	}
 	if got := grant(mono.Time(time.Second)+2, 50); got != 10 {
 		t.Errorf("a second later %d, want 10", got)
@@ -86,7 +144,7 @@ func TestBudget_FloorThenRatio(t *testing.T) {
 	}
 	grant(mono.Time(2*time.Second), 10) // the floor
 	if got := grant(mono.Time(13*time.Second), 50); got != 10 {
-		t.Errorf("what calls earned lasted over 10 s: %d granted, want the floor of 10", got)
+		t.Errorf("what successes earned lasted over 10 s: %d granted, want the floor of 10", got)
 	}
 }
 

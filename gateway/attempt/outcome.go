@@ -158,6 +158,30 @@ func (o Outcome) Pushed() bool { return o == Busy || o == Limited }
 // nothing of the answer's content has reached the client.
 func (o Outcome) Retryable() bool { return table[o].retryable }
 
+// Status returns the HTTP status that the outcome stands for, of several the plainest; 0:
+// there is none, since nothing was answered.
+func (o Outcome) Status() int {
+	switch o {
+	case Success:
+		return 200
+	case CallerFault:
+		return 400
+	case Denied:
+		return 401
+	case Missing:
+		return 404
+	case Limited:
+		return 429
+	case Failed, StreamError:
+		return 500
+	case BadGateway:
+		return 502
+	case Busy:
+		return 503
+	}
+	return 0
+}
+
 // Evidence returns what the outcome says against its endpoint.
 func (o Outcome) Evidence() Evidence { return table[o].evidence }
 

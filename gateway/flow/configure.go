@@ -7,6 +7,7 @@ import (
 	"kvasir/gateway/attempt"
 	"kvasir/internal/mono"
 	"kvasir/selection"
+	"kvasir/selection/health"
 	"kvasir/selection/prefix"
 )
 
@@ -21,7 +22,7 @@ type Placed struct {
 // are known by name, endpoints by pool, name and revision; what stays keeps all that was
 // learned of it, its charges and its calls. A pool keeps its policy's state where c has
 // the same Policy value. An endpoint that c does not have gets no new calls; those that it
-// runs end there, but the ones without content are taken back as the retry budget allows.
+// runs end there, but the ones without content are taken back as the retry budgets allow.
 // Another prefix.Config empties the index. The seed never changes.
 //
 // The actions are to be carried out as Step's are.
@@ -50,9 +51,8 @@ func (m *Machine) Placement(c Config) []Placed {
 
 // configure does Reconfigure's work and says which slots the endpoints have.
 func (m *Machine) configure(now mono.Time, c Config) []Placed {
-	if m.budget == nil || c.Retry != m.retry {
-		m.budget = attempt.NewBudget(c.Retry)
-	}
+	anew := c.Retry != m.retry
+	m.total = c.Total
 	m.bound, m.retry, m.health, m.explain = c.Calls, c.Retry, c.Health, c.Explain
 
 	former := m.pools
@@ -64,6 +64,10 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 			p = former[at]
 		}
 		p.become(pc, i, i == len(c.Pools)-1)
+		m.rule(p, c.Health.Rules(pc.Breaker))
+		if anew || p.budget == nil {
+			p.budget = attempt.NewBudget(c.Retry)
+		}
 		m.requeue(now, p, pc.Queue)
 		if p.queue != nil {
 			m.preferring(p)
@@ -106,6 +110,20 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 	m.rebook()
 	m.rebind()
 	return placed
+}
+
+// rule gives the pool its breaker's rules. What was counted for others is forgotten; who is
+// out stays out.
+func (m *Machine) rule(p *pool, rules []health.Rule) {
+	if slices.EqualFunc(p.rules, rules, func(a, b health.Rule) bool { return a.Equal(&b) }) {
+		return
+	}
+	p.rules = rules
+	for i := range m.state {
+		if m.state[i].pool == p {
+			m.state[i].breaker.Recount()
+		}
+	}
 }
 
 // dismiss lets go the endpoints that the pools, parallel to m.pools, do not have.

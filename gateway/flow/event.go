@@ -60,6 +60,7 @@ type Event struct {
 	word    *Word // reportPeer
 	wait    time.Duration
 	tokens  int // reportProgress
+	status  int
 }
 
 // Arrive says that a client's call must be placed. The machine copies what it keeps of
@@ -83,6 +84,13 @@ func Done(t Ticket, n int, o attempt.Outcome, u Usage) Event {
 // it asks to be left alone; attempt.NoWait where it names no time.
 func Pushed(t Ticket, n int, o attempt.Outcome, wait time.Duration) Event {
 	return Event{kind: reportDone, ticket: t, attempt: n, outcome: o, wait: wait}
+}
+
+// Answered adds to Done or Pushed the HTTP status that the attempt was answered with, for the
+// rules that name statuses. Without it the outcome's own counts (attempt.Outcome.Status).
+func (e Event) Answered(status int) Event {
+	e.status = status
+	return e
 }
 
 // Left reports that the client is gone, whatever its call was doing; an attempt that was
@@ -164,7 +172,7 @@ const (
 	NoEndpoint            // no pool has an endpoint in rotation
 	TooManyCalls          // the model's bound on calls in flight is reached
 	AttemptsSpent         // the call had all its attempts
-	BudgetSpent           // the retry budget of all calls is spent
+	BudgetSpent           // the retry budget of the pool, or that of all models, is spent
 	NoAlternative         // no endpoint is left that the call has not tried
 	FailsElsewhere        // two endpoints answered it with a failure of their own: it is the call's
 	QueueFull             // as many calls wait for the pool as may
@@ -192,6 +200,19 @@ func (r Reason) String() string { return reasonNames[r] }
 func RetryAfter(wait time.Duration) time.Duration {
 	wait = min(max(wait, time.Second), time.Minute)
 	return (wait + time.Second - 1) / time.Second * time.Second
+}
+
+// Final reports whether another try by the client now would be of no use, after so many
+// attempts: the call has had what can be had. SDKs heed x-should-retry: false, which says so,
+// and retries do not multiply (article section 9.1).
+func (r Reason) Final(attempts int) bool {
+	switch r {
+	case AttemptsSpent, BudgetSpent, FailsElsewhere:
+		return true
+	case DeadlineUnmet, DeadlinePassed: // who waits for it knows what else to do, and has no time
+		return true
+	}
+	return r == NoAlternative && attempts > 1
 }
 
 // Action is something that the driver must do.

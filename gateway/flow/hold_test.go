@@ -667,7 +667,7 @@ func TestHold_LooksAgainWhenAnotherPoolMayBeProbed(t *testing.T) {
 	down.Queue = admission.Default()
 	down.Queue.Tokens = 1
 	m := New(newConfig(newTestPool("up", lightest{}, "a"), down))
-	m.eject(0, 0, 1, false)
+	m.eject(0, 0, 1, false, m.health.Term())
 	only(t, m.Step(1, Arrive(request(1)))) // to b
 	if a := only(t, m.Step(2, Arrive(request(2)))); a.Kind != Hold {
 		t.Fatalf("%+v", a)

@@ -22,6 +22,7 @@ func (m *Machine) judge(r *report, c *call) {
 	switch {
 	case c.committed:
 		m.tear(r, c.slot)
+	case m.trip(r, c):
 	case o == attempt.Success:
 		m.succeed(r.at, c)
 	case c.resort:
@@ -35,6 +36,20 @@ func (m *Machine) judge(r *report, c *call) {
 	case o.Evidence() == attempt.Doubtful:
 		s.doubts++
 	}
+}
+
+// trip goes by the rules that name statuses, which do not ask whose fault an answer was. It
+// reports whether they took the endpoint out, or keep it out.
+func (m *Machine) trip(r *report, c *call) bool {
+	s, status := &m.state[c.slot], r.status
+	if status < 300 { // an answer that was none, or an error in place of content
+		status = r.outcome.Status()
+	}
+	if status == 0 || s.leaving {
+		return false
+	}
+	verdict, term := s.breaker.Answered(s.pool.rules, r.at, status, r.wait, c.probe)
+	return verdict != health.Stays && m.eject(r.at, c.slot, health.Tripped, true, term)
 }
 
 // suspect reports whether the endpoint fails at one call after the other, so that one more
@@ -55,7 +70,7 @@ func (m *Machine) tear(r *report, slot selection.Slot) {
 	}
 	m.fail(r.at, slot, r.outcome, false)
 	if s.torn++; s.torn >= m.health.Failures && !s.leaving && s.breaker.State() == health.InRotation {
-		m.eject(r.at, slot, causeOf(r.outcome), true)
+		m.eject(r.at, slot, causeOf(r.outcome), true, m.health.Term())
 	}
 }
 
@@ -73,7 +88,7 @@ func (m *Machine) shun(at mono.Time, slot selection.Slot, d time.Duration, asked
 func (m *Machine) succeed(at mono.Time, c *call) {
 	s := &m.state[c.slot]
 	s.life, s.pushes, s.doubts = at, 0, 0
-	if s.breaker.Succeed(m.health, at) {
+	if s.breaker.Succeed(s.pool.rules, at, c.probe || c.resort) {
 		m.refresh(at, c.slot)
 		m.notice(Action{Kind: Returned, Slot: c.slot})
 	}
@@ -88,14 +103,14 @@ func (m *Machine) succeed(at mono.Time, c *call) {
 // fail books a failure before content. probe says that the call was the endpoint's probe.
 func (m *Machine) fail(at mono.Time, slot selection.Slot, o attempt.Outcome, probe bool) {
 	s := &m.state[slot]
-	if s.leaving {
+	if s.pool == nil || s.leaving {
 		return
 	}
-	switch s.breaker.Fail(m.health, at, probe) {
+	switch verdict, term := s.breaker.Fail(s.pool.rules, at, probe); verdict {
 	case health.Leaves:
-		m.eject(at, slot, causeOf(o), o.Evidence() == attempt.Doubtful)
+		m.eject(at, slot, causeOf(o), o.Evidence() == attempt.Doubtful, term)
 	case health.LeavesIfOthersStay:
-		m.eject(at, slot, causeOf(o), true)
+		m.eject(at, slot, causeOf(o), true, term)
 	}
 }
 
@@ -112,14 +127,14 @@ func causeOf(o attempt.Outcome) health.Cause {
 
 // eject takes an endpoint out of rotation, unless too few others are left. It reports
 // whether the endpoint is out.
-func (m *Machine) eject(at mono.Time, slot selection.Slot, why health.Cause, doubtful bool) bool {
+func (m *Machine) eject(at mono.Time, slot selection.Slot, why health.Cause, doubtful bool, term health.Term) bool {
 	s := &m.state[slot]
 	in := s.breaker.State() == health.InRotation
 	if in && !s.pool.canSpare(m, slot, doubtful) {
-		m.shun(at, slot, m.health.Ejection, false) // it stays, and is asked last: what fails fast looks idle
+		m.shun(at, slot, term.For, false) // it stays, and is asked last: what fails fast looks idle
 		return false
 	}
-	s.breaker.Eject(m.health, at, why)
+	s.breaker.Eject(at, why, term)
 	s.pool.dirty = true
 	if m.holding > 0 { // who waits there may have to go elsewhere
 		m.admitAt = min(m.admitAt, at+1)
@@ -144,7 +159,7 @@ func (m *Machine) asked(r *report) {
 	s := &m.state[r.slot]
 	s.pool.dirty = true
 	if s.breaker.Asked(r.at, r.healthy, max(s.pool.misses, 1)) {
-		m.eject(r.at, r.slot, health.Unhealthy, true)
+		m.eject(r.at, r.slot, health.Unhealthy, true, m.health.Term())
 	}
 }
 

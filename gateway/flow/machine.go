@@ -36,6 +36,7 @@ type Config struct {
 	Seed    uint64 // root of all randomness
 	Calls   int    // most calls in flight; 0: no bound
 	Retry   attempt.Config
+	Total   Purse // of the retries of all models together; nil: each pool's own budget alone bounds them
 	Health  health.Config
 	Prefix  prefix.Config // used where a policy uses overlap
 	SLO     selection.SLO // for the policies
@@ -55,6 +56,7 @@ type Pool struct {
 	Overload   admission.Overload     // when calls are shed, and refused for their deadlines; zero: never
 	Flights    admission.FlightConfig // of calls that wait for a sibling; off: none does, nor where the policy does not use overlap
 	MaxAge     time.Duration          // signals older than this are unknown; 0: any age counts
+	Breaker    []health.Rule          // the pool's own rules of what takes an endpoint out; see health.Config.Rules
 	Misses     int                    // requests to the health path that must fail in a row; 0 as 1
 	Endpoints  []Endpoint
 }
@@ -103,7 +105,7 @@ type Machine struct {
 	inFlight int
 	charged  int // of those, with an attempt that is charged
 
-	budget    *attempt.Budget
+	total     Purse
 	pending   []report // of one instant, not folded yet
 	verdicts  []Ticket // failed calls whose fate the next wake-up decides, in fold order
 	backoffs  []backoff
@@ -314,7 +316,6 @@ func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 		m.wait(now, i, p, f)
 		m.actions = append(m.actions, Action{Kind: Hold, Ticket: Ticket{Call: q.ID, index: i}, Pool: p.position})
 	}
-	m.budget.Earn(now)
 }
 
 // full reports whether the model has as many calls in flight as it may.
@@ -501,6 +502,7 @@ func (m *Machine) done(r *report) {
 	}
 	if r.outcome == attempt.Success {
 		s.pool.service.Learn(r.at.Sub(c.dispatched))
+		m.earn(r.at, s.pool, c)
 	}
 	m.settle(c, r.outcome, r.usage)
 	m.judge(r, c)

@@ -197,8 +197,8 @@ func TestRetry_GoesElsewhereAfterItsBackoff(t *testing.T) {
 	}
 	until, ok := wakeIn(m.Step(101, Wake()))
 	backoff := until.Sub(101)
-	if !ok || backoff < 12500*time.Microsecond || backoff > 25*time.Millisecond {
-		t.Fatalf("backoff is %v (%v), want 12.5 to 25 ms", backoff, ok)
+	if !ok || backoff <= 0 || backoff > 25*time.Millisecond {
+		t.Fatalf("backoff is %v (%v), want at most 25 ms", backoff, ok)
 	}
 	second := only(t, m.Step(until, Wake()))
 	if second.Kind != Dispatch || second.Attempt != 1 || second.Slot == first.Slot {

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"kvasir/gateway/admission"
+	"kvasir/gateway/attempt"
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
 	"kvasir/selection"
@@ -22,8 +23,10 @@ type pool struct {
 	service    admission.ServiceTime
 	roomy      []selection.Slot // endpoints with room; of a queue that prefers whose prefix they hold
 	misses     int
-	position   int  // among the model's pools
-	last       bool // the model's last pool
+	rules      []health.Rule   // what takes an endpoint out
+	budget     *attempt.Budget // of the retries that are sent here
+	position   int             // among the model's pools
+	last       bool            // the model's last pool
 
 	// view is what the policy sees. Its candidates are those of a call that has tried
 	// nothing yet, unless dirty.

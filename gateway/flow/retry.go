@@ -65,15 +65,19 @@ func (m *Machine) verdict(now mono.Time, t Ticket) {
 	fresh := c.last == attempt.StaleConnection && !c.stale
 	c.stale = c.stale || fresh
 	paid := fresh || c.last == attempt.Recalled && c.recalled
-	elsewhere := m.hasAlternative(now, c, none)
+	payer := m.alternative(now, c, none)
+	elsewhere := payer != nil
+	if !elsewhere && c.nTried > 0 {
+		payer = c.tried[c.nTried-1].pool
+	}
 	switch {
-	case c.attempt >= m.retry.Attempts:
+	case c.attempt >= m.retry.Ceiling():
 		m.giveUp(t.index, AttemptsSpent)
 	case !elsewhere && c.failures(nil) >= mostFailures:
 		m.giveUp(t.index, FailsElsewhere)
 	case !elsewhere && !m.patient(c):
 		m.giveUp(t.index, NoAlternative)
-	case !paid && !m.budget.Spend(now):
+	case !paid && !m.pay(now, payer, c):
 		m.giveUp(t.index, BudgetSpent)
 	case fresh:
 		m.backOff(now, t, c, 0)
@@ -136,24 +140,29 @@ func (m *Machine) giveUp(i int32, why Reason) {
 	m.forget(i)
 }
 
-// hasAlternative reports whether there is an endpoint, other than but, that the call may
-// still go to.
-func (m *Machine) hasAlternative(now mono.Time, c *call, but selection.Slot) bool {
-	for _, p := range m.pools {
-		if c.failures(p) >= mostFailures {
+// alternative returns the pool in which the call, if it were sent now, would find an endpoint
+// other than but; nil: there is none that it may still go to.
+func (m *Machine) alternative(now mono.Time, c *call, but selection.Slot) *pool {
+	for among := rested; among <= everybody; among++ {
+		if among == bothered && !c.mayBother() || !c.mayAsk(among) {
 			continue
 		}
-		for _, slot := range p.view.Members {
-			s := &m.state[slot]
-			if slot == but || s.draining || c.excludes(slot, m.endpoints[slot].Generation) {
+		for _, p := range m.pools {
+			if c.failures(p) >= mostFailures {
 				continue
 			}
-			if s.breaker.Permits(now) && (now >= s.busyUntil || c.mayBother()) || c.mayResort() {
-				return true
+			for _, slot := range p.view.Members {
+				s := &m.state[slot]
+				if slot == but || s.draining || c.excludes(slot, m.endpoints[slot].Generation) {
+					continue
+				}
+				if among == everybody || s.breaker.Permits(now) && (among == bothered || now >= s.busyUntil) {
+					return p
+				}
 			}
 		}
 	}
-	return false
+	return nil
 }
 
 // requestWake asks the driver for a wake-up at the instant, unless an earlier one is due.

@@ -8,7 +8,7 @@ import (
 	"kvasir/selection/health"
 )
 
-// recallEvery is how often the retry budget is asked anew for calls that wait at an
+// recallEvery is how often the retry budgets are asked anew for calls that wait at an
 // endpoint from which nothing is to be expected.
 const recallEvery = 250 * time.Millisecond
 
@@ -31,7 +31,7 @@ func (m *Machine) watchSilence(now mono.Time) {
 		}
 		s.life = now // it is looked at again after as long
 		m.silenceAt = min(m.silenceAt, now.Add(m.health.Stall))
-		if s.breaker.State() == health.InRotation && m.eject(now, slot, health.Silent, true) {
+		if s.breaker.State() == health.InRotation && m.eject(now, slot, health.Silent, true, m.health.Term()) {
 			m.recallAt = now
 		}
 	}
@@ -45,7 +45,7 @@ func (s *endpointState) abandoned() bool {
 }
 
 // recall takes waiting calls back from endpoints where they wait in vain, the oldest
-// first, as many as the retry budget grants: without another attempt a call loses nothing
+// first, as many as the retry budgets grant: without another attempt a call loses nothing
 // by waiting on. The rest is looked at again in a while.
 func (m *Machine) recall(now mono.Time) {
 	if now < m.recallAt {
@@ -67,14 +67,14 @@ func (m *Machine) recallFrom(now mono.Time, slot selection.Slot) bool {
 	}
 	for ; i != none; i = m.calls[i].newer {
 		c := &m.calls[i]
-		if c.committed || c.recalled || c.attempt >= m.retry.Attempts {
+		if c.committed || c.recalled || c.attempt >= m.retry.Ceiling() {
 			continue
 		}
 		if c.probe && now.Sub(c.dispatched) < m.health.Stall { // it may yet be answered
 			m.recallAt = min(m.recallAt, c.dispatched.Add(m.health.Stall))
 			continue
 		}
-		if !m.hasAlternative(now, c, slot) || !m.budget.Spend(now) {
+		if p := m.alternative(now, c, slot); p == nil || !m.pay(now, p, c) {
 			return false
 		}
 		c.recalled = true

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/gateway/limit"
 	"kvasir/selection"
@@ -84,7 +85,9 @@ func (m *membership) relist(listed []discovery.Endpoint) {
 // it says.
 func (g *Gateway) install(s *service) error {
 	g.metrics.Configure(s.names())
+	g.purse.become(s.cfg.Retry.Total())
 	former := g.service.Load()
+	s.pay(g)
 	for _, m := range s.models {
 		if err := g.fit(m, former.model(m.Name)); err != nil {
 			return err
@@ -133,6 +136,16 @@ func (s *service) names() []telemetry.ModelPools {
 		out = append(out, mp)
 	}
 	return out
+}
+
+// pay gives the models' machines the budget that they share.
+func (s *service) pay(g *Gateway) {
+	for _, m := range s.models {
+		m.Machine.Total = nil
+		if s.cfg.Retry != (attempt.Config{}) {
+			m.Machine.Total = &g.purse
+		}
+	}
 }
 
 // fit makes a model's machine what its configuration and its pools' members say.

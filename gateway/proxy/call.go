@@ -38,6 +38,8 @@ type call struct {
 	adapter string      // that is asked for; "": the model itself
 	salt    string      // for the engines' caches; "": not made yet
 
+	again       bool // its client has sent it before
+	gaveUp      bool // no further attempt of it is made
 	unexplained bool // the client has asked for what it may not know
 	explains    bool // it has asked why its call goes where it goes, and may know
 	tap         *Tap // whoever else is to know; nil: nobody
@@ -116,7 +118,11 @@ func (g *Gateway) serve(s *service, w http.ResponseWriter, rc *http.ResponseCont
 		c.refuseUnread(telemetry.TooManyCalls, tooManyCalls(s.cfg.Limits.Calls))
 		return
 	}
-	if c.read() && c.identify() && c.allowed() {
+	if !c.read() {
+		return
+	}
+	c.recognise()
+	if c.identify() && c.allowed() {
 		c.place()
 	}
 }
@@ -134,6 +140,14 @@ func (c *call) begin(g *Gateway, s *service, w http.ResponseWriter, rc *http.Res
 	tellRequestID(w.Header(), rt.grammar, c.id)
 	c.out.reset(c.request.ID, w, rc, s.cfg.WriteTimeout, r.ProtoMajor > 1)
 	c.out.readyNow() // a 100 Continue comes first
+}
+
+// recognise finds out whether the call's client tries again.
+func (c *call) recognise() {
+	sign := c.againBy()
+	c.again = sign != telemetry.NotRepeated
+	c.record.Retry = c.again
+	c.g.metrics.Repeated(sign)
 }
 
 // peerOf returns the address that a request's connection comes from.
@@ -252,7 +266,7 @@ func plain(encoding string) bool { return encoding == "" || strings.EqualFold(en
 
 // identify finds out what routing needs of the call.
 func (c *call) identify() bool {
-	c.request = selection.Request{ID: c.request.ID}
+	c.request = selection.Request{ID: c.request.ID, Retry: c.again}
 	q, err := c.asks()
 	if err != nil {
 		return c.refuse(telemetry.BadRequest, api.BadRequest(err, c.id))

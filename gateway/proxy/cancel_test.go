@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"kvasir/gateway/proxy"
+	"kvasir/internal/seed"
 	"kvasir/internal/testkit/scripted"
 )
 
@@ -162,7 +163,13 @@ func TestClientThatLeavesBetweenAttempts(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			s := ordered(func(c *scripted.Call) { c.Reply(503, "text/plain", "busy") }, func(c *scripted.Call) { c.Hold() })
 			s.config = func(c *proxy.Config) {
-				c.Models[0].Machine.Retry.Backoff, c.Models[0].Machine.Retry.MaxBackoff = 400*time.Millisecond, 400*time.Millisecond
+				// Jitter is drawn from the seed and the number of the call, so the backoff can be
+				// chosen of which the part that is drawn is 400 ms.
+				retry := &c.Models[0].Machine.Retry
+				retry.Backoff, retry.MaxBackoff = time.Second, time.Second
+				jitter := seed.New(c.Models[0].Machine.Seed, seed.Backoff, 1, 1)
+				retry.Backoff = time.Duration(400 * time.Millisecond.Seconds() / retry.Delay(1, &jitter).Seconds() * float64(time.Second))
+				retry.MaxBackoff = retry.Backoff
 			}
 			r := newRig(t, s)
 			defer r.close()
@@ -175,7 +182,7 @@ func TestClientThatLeavesBetweenAttempts(t *testing.T) {
 			if rec := r.record(); rec.string("outcome") != "client_gone" || rec.int("attempts") != 1 {
 				t.Errorf("record %v", rec)
 			}
-			if took := time.Since(left); took > 150*time.Millisecond { // less than the backoff's least
+			if took := time.Since(left); took > 150*time.Millisecond { // less than the backoff
 				t.Errorf("the call ended %v after its client", took)
 			}
 			time.Sleep(500 * time.Millisecond)

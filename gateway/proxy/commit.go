@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"strconv"
 	"time"
 
 	"kvasir/api"
@@ -87,11 +88,24 @@ func (c *call) stamp(h http.Header) {
 		h.Set("X-Kvasir-Endpoint", c.answer.endpoint.name)
 	}
 	c.rates.show(h)
+	if n := c.record.Attempts; n > 0 {
+		h.Set("X-Kvasir-Attempts", strconv.Itoa(n))
+		h.Set("X-Kvasir-Retries-Remaining", strconv.Itoa(c.retriesRemaining()))
+	}
 	if c.answer.explain != "" {
 		h.Set("X-Kvasir-Explain", c.answer.explain)
 	} else if c.unexplained {
 		h.Set("X-Kvasir-Explain", "denied")
 	}
+}
+
+// retriesRemaining is how many attempts the gateway would still have made of the call, had
+// this one failed; 0 where it has given up, for whatever reason.
+func (c *call) retriesRemaining() int {
+	if c.gaveUp {
+		return 0
+	}
+	return max(c.model.Machine.Retry.Ceiling()+1-c.record.Attempts, 0)
 }
 
 // upstreamEnded releases the attempt's charge: when the upstream is done, not when a slow

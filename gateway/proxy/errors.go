@@ -304,6 +304,7 @@ func (c *call) sendError(e api.Error) {
 
 // giveUp answers a call that has no further attempt.
 func (c *call) giveUp(why flow.Reason) {
+	c.gaveUp = true
 	c.finish(c.answer.outcome)
 	c.tellFailure(why)
 }
@@ -329,7 +330,7 @@ func (c *call) tellFailure(why flow.Reason) {
 		opened := c.out.open(a.status, func(h http.Header) {
 			copyResponseHeader(h, a.header, a.endpoint.Key)
 			h.Set("Content-Length", strconv.Itoa(len(c.kept)))
-			if c.mayNotRetry(why) {
+			if why.Final(c.record.Attempts) {
 				h.Set("X-Should-Retry", "false")
 			} else if a.outcome.Pushed() && a.wait < 0 {
 				h.Set("Retry-After", "1") // the endpoint names no time, and at once is too soon
@@ -357,20 +358,8 @@ func (c *call) tellInStream() {
 	c.writeLast(api.ErrorEventFromBody(nil, c.route.grammar, c.kept, e))
 }
 
-// mayNotRetry reports whether the gateway has tried again as often as it could: SDKs heed
-// the header that says so, and retries do not multiply (article section 9.1).
-func (c *call) mayNotRetry(why flow.Reason) bool {
-	switch why {
-	case flow.AttemptsSpent, flow.BudgetSpent, flow.FailsElsewhere:
-		return true
-	case flow.DeadlineUnmet, flow.DeadlinePassed: // who waits for it knows what else to do, and has no time
-		return true
-	}
-	return why == flow.NoAlternative && c.record.Attempts > 1
-}
-
 func (c *call) noRetry(why flow.Reason) {
-	if c.mayNotRetry(why) && !c.out.isAhead() {
+	if why.Final(c.record.Attempts) && !c.out.isAhead() {
 		c.out.mu.Lock()
 		defer c.out.mu.Unlock()
 		c.out.w.Header().Set("X-Should-Retry", "false")

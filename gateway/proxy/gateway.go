@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/gateway/limit"
 	"kvasir/internal/mono"
@@ -44,13 +45,14 @@ type Config struct {
 	Caps    []limit.Rule // what may be used; tenants, keys and models by their names
 	FanOut  FanOut       // of conversations
 
-	Timeouts      Timeouts      // of models that have none of their own
-	Heartbeat     time.Duration // between two comments toward a streaming client that waits; 0: none
-	BlockBytes    int           // of the prefix hash, in bytes of text
-	SharePrefixes bool          // among all clients; else those of each client are its own
-	SaltKey       []byte        // makes a cache salt of each client's for engines that take one; empty: calls go as they are
-	BodyTimeout   time.Duration // for a client to send its whole body
-	WriteTimeout  time.Duration // for a client to take one write
+	Timeouts      Timeouts       // of models that have none of their own
+	Retry         attempt.Config // its Total bounds the retries of all models together; the zero Config: each model's own bound alone does
+	Heartbeat     time.Duration  // between two comments toward a streaming client that waits; 0: none
+	BlockBytes    int            // of the prefix hash, in bytes of text
+	SharePrefixes bool           // among all clients; else those of each client are its own
+	SaltKey       []byte         // makes a cache salt of each client's for engines that take one; empty: calls go as they are
+	BodyTimeout   time.Duration  // for a client to send its whole body
+	WriteTimeout  time.Duration  // for a client to take one write
 
 	// ServerIdle is how long endpoints keep idle connections at the least. One that was idle
 	// for longer, and breaks, may have been closed before it was used; one that was not
@@ -142,6 +144,8 @@ type Gateway struct {
 
 	allowance allowance
 	owners    owners
+	repeats   repeats
+	purse     purse
 	buffered  room
 	calls     atomic.Int64 // in flight
 	lastCall  atomic.Uint64

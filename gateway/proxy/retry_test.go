@@ -114,6 +114,7 @@ func TestRetryBudgetBoundsUpstreamCalls(t *testing.T) {
 // Field case F26: affinity does not bind a call to a broken endpoint: the retry goes
 // elsewhere, and later calls of the session stay where they then are.
 func TestAffinityYieldsToHealth(t *testing.T) {
+	const numbered = `{"model":"m","messages":[{"role":"user","content":"prompt %d"}]}`
 	byHeader := func(c *proxy.Config) {
 		rule := policy.ConsistentHash{Key: "header", Header: "X-Session-Id", Blocks: 1, LoadFactor: 1.25}
 		c.Models[0].Machine.Pools[0].Policy, c.Models[0].KeyHeader = rule.New(), "X-Session-Id"
@@ -123,9 +124,12 @@ func TestAffinityYieldsToHealth(t *testing.T) {
 		config func(*proxy.Config)
 		prompt string // %d: the call's number
 	}{
-		"prefix, reset": {refuse, nil, unstreamed},
-		"prefix, busy":  {status(503), nil, unstreamed},
-		"header, reset": {refuse, byHeader, `{"model":"m","messages":[{"role":"user","content":"prompt %d"}]}`},
+		"prefix, reset":   {refuse, nil, unstreamed},
+		"prefix, busy":    {status(503), nil, unstreamed},
+		"prefix, limited": {limitedFor("Retry-After: 3600"), nil, unstreamed},
+		"header, reset":   {refuse, byHeader, numbered},
+		"header, busy":    {status(503), byHeader, numbered},
+		"header, limited": {limitedFor("Retry-After: 3600"), byHeader, numbered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := pooled(good, good, good, good)
@@ -155,6 +159,18 @@ func TestAffinityYieldsToHealth(t *testing.T) {
 			seen := map[string]bool{}
 			for range 5 {
 				seen[at()] = true
+			}
+			if len(seen) != 1 {
+				t.Errorf("calls go back and forth between %v", seen)
+			}
+			most := 1 // then it is left alone
+			if strings.HasSuffix(name, "reset") {
+				most = 3 + 1 // and a connection that was idle may be stale
+			}
+			for i, up := range r.upstreams {
+				if n := len(up.Calls()) - 5; endpointName(i) == home && n > most {
+					t.Errorf("the broken endpoint was tried %d times by 5 calls", n)
+				}
 			}
 			if seen[home] || strings.HasSuffix(name, "reset") && r.metric("kvasir_endpoint_in_rotation", "endpoint="+home) != 0 {
 				t.Errorf("calls went to %v; %s is broken", seen, home)
@@ -199,8 +215,15 @@ func TestCallersFaultsOpenNoBreaker(t *testing.T) {
 	}
 }
 
-// Field case F29: an endpoint that is full is not dead: after the burst it serves at once.
+// Field case F29: an endpoint that is full is not dead: after the burst it serves at once, also
+// where it is the only one.
 func TestBusyIsNotDead(t *testing.T) {
+	for _, workers := range []int{1, 2} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) { busyIsNotDead(t, workers) })
+	}
+}
+
+func busyIsNotDead(t *testing.T, workers int) {
 	full := func() scripted.Script {
 		var running atomic.Int32
 		return func(c *scripted.Call) {
@@ -213,7 +236,11 @@ func TestBusyIsNotDead(t *testing.T) {
 			good(c)
 		}
 	}
-	r := newRig(t, pooled(full(), full()))
+	var scripts []scripted.Script
+	for range workers {
+		scripts = append(scripts, full())
+	}
+	r := newRig(t, pooled(scripts...))
 	defer r.close()
 	var clients sync.WaitGroup
 	for range 60 {

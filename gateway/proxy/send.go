@@ -232,9 +232,9 @@ func (c *call) fail(o attempt.Outcome) {
 func (c *call) ending(u flow.Usage) flow.Event {
 	a := &c.answer
 	if a.outcome.Pushed() {
-		return flow.Pushed(c.ticket, a.action.Attempt, a.outcome, a.wait)
+		return flow.Pushed(c.ticket, a.action.Attempt, a.outcome, a.wait).Answered(a.status)
 	}
-	return flow.Done(c.ticket, a.action.Attempt, a.outcome, u)
+	return flow.Done(c.ticket, a.action.Attempt, a.outcome, u).Answered(a.status)
 }
 
 // close books how the attempt ended.

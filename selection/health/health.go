@@ -3,8 +3,9 @@
 // may already have.
 //
 // Calls tell it how they fared. An endpoint that failed several of them in a row before
-// any content, or most of the last ones, leaves rotation for a while. When the time is
-// over one call, and no more, is let through as a probe: its first content brings the
+// any content, or most of the last ones, leaves rotation for a while; so does one that a
+// pool's own rule has tripped. When the time is over one call, or as many as Probes says, is
+// let through as a probe: its first content brings the
 // endpoint back, its failure sends it out again for twice as long, and after as long
 // again without a verdict the next call is a probe too, so that one call which hangs does
 // not keep out an endpoint that has recovered. Requests to the health path are weaker
@@ -30,7 +31,8 @@ type Config struct {
 
 	Ejection    time.Duration // how long it stays out before a probe; doubles with each failed one; default 5 s
 	MaxEjection time.Duration // bound of that; default 1 min
-	MaxEjected  float64       // share of a pool's endpoints that doubtful evidence may take out: a ratio, a stall, refusals; default 0.5
+	MaxEjected  float64       // share of a model's last pool that doubtful evidence may take out: a ratio, statuses, a stall, refusals; default 0.5
+	Probes      int           // calls that may be on their way as probes at once; default 1
 
 	Stall      time.Duration // without a sign of life while StallCalls wait for their first content; default 30 s; 0: never
 	StallCalls int           // default 3
@@ -46,7 +48,7 @@ type Config struct {
 func Default() Config {
 	return Config{
 		Failures: 3, Ratio: 0.5, Window: 10 * time.Second, Volume: 10,
-		Ejection: 5 * time.Second, MaxEjection: time.Minute, MaxEjected: 0.5,
+		Ejection: 5 * time.Second, MaxEjection: time.Minute, MaxEjected: 0.5, Probes: 1,
 		Stall: 30 * time.Second, StallCalls: 3,
 		Busy: time.Second, MaxBusy: time.Minute,
 		SlowStart: 30 * time.Second, SlowStartFloor: 0.1,
@@ -86,7 +88,7 @@ type State uint8
 const (
 	InRotation State = iota
 	Ejected          // gets no call until its time is over
-	Probing          // one call is on its way as a probe
+	Probing          // as many calls as may are on their way as probes, or some of them
 )
 
 var stateNames = [...]string{"in_rotation", "ejected", "probing"}
@@ -104,9 +106,10 @@ const (
 	Unhealthy         // its health path says so, or does not answer
 	Failing           // it answers, with failures
 	Silent            // calls get no content from it
+	Tripped           // a rule of its pool that names statuses
 )
 
-var causeNames = [...]string{"", "unreachable", "unhealthy", "failing", "silent"}
+var causeNames = [...]string{"", "unreachable", "unhealthy", "failing", "silent", "tripped"}
 
 // String returns the cause's name, as logs and the admin API show it.
 func (c Cause) String() string { return causeNames[c] }

@@ -12,22 +12,27 @@ import (
 
 func at(d time.Duration) mono.Time { return mono.Time(d) }
 
+func fail(b *Breaker, c Config, now mono.Time, probe bool) Verdict {
+	v, _ := b.Fail(c.Rules(nil), now, probe)
+	return v
+}
+
 func TestBreaker_OpensAfterConsecutiveFailures(t *testing.T) {
 	c := Default()
 	var b Breaker
 	for i := range 2 {
-		if b.Fail(c, 0, false) != Stays {
+		if fail(&b, c, 0, false) != Stays {
 			t.Fatalf("failure %d of 3 took the endpoint out", i+1)
 		}
 	}
-	b.Succeed(c, 0)
+	b.Succeed(c.Rules(nil), 0, true)
 	for range 2 {
-		b.Fail(c, 0, false)
+		fail(&b, c, 0, false)
 	}
-	if b.Fail(c, 0, false) != Leaves {
+	if fail(&b, c, 0, false) != Leaves {
 		t.Fatal("three failures in a row did not take the endpoint out")
 	}
-	b.Eject(c, 100, Unreachable)
+	b.Eject(100, Unreachable, c.Term())
 	if b.Permits(100) || b.Permits(at(c.Ejection)+99) {
 		t.Error("an ejected endpoint is permitted before its time")
 	}
@@ -42,10 +47,10 @@ func TestBreaker_OpensWhereMostOfTheRecentCallsFail(t *testing.T) {
 	now := at(time.Hour)
 	book := func(ok bool) Verdict {
 		if ok {
-			b.Succeed(c, now)
+			b.Succeed(c.Rules(nil), now, false)
 			return Stays
 		}
-		return b.Fail(c, now, false)
+		return fail(&b, c, now, false)
 	}
 	for i := range 9 {
 		if book(i%2 == 0) != Stays {
@@ -70,19 +75,19 @@ func TestBreaker_OpensWhereMostOfTheRecentCallsFail(t *testing.T) {
 // What the window says must be what counting the calls of the last window's cells says.
 func TestWindow_IsACountOfTheLastTenCells(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := Config{Ratio: 0.5, Window: 10 * time.Second, Volume: rapid.IntRange(1, 8).Draw(t, "volume")}
+		rule := Rule{Ratio: 0.5, Interval: 10 * time.Second, Volume: rapid.IntRange(1, 8).Draw(t, "volume")}
 		type call struct {
 			cell   int64
 			failed bool
 		}
-		var w window
+		var w tally
 		var all []call
 		now := mono.Time(0)
 		for range rapid.IntRange(1, 60).Draw(t, "calls") {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(4*time.Second)).Draw(t, "gap")))
 			x := call{int64(now.Duration() / time.Second), rapid.Bool().Draw(t, "failed")}
 			all = append(all, x)
-			w.add(c, now, x.failed)
+			trips := w.add(&rule, now, x.failed)
 			n, failed := 0, 0
 			for _, y := range all {
 				if x.cell-y.cell < cells {
@@ -92,8 +97,8 @@ func TestWindow_IsACountOfTheLastTenCells(t *testing.T) {
 					}
 				}
 			}
-			if want := n >= c.Volume && float64(failed) >= 0.5*float64(n); w.failing(c) != want {
-				t.Fatalf("failing is %v with %d of %d failed", !want, failed, n)
+			if want := x.failed && n >= rule.Volume && float64(failed) >= 0.5*float64(n); trips != want {
+				t.Fatalf("it trips: %v, with %d of %d failed", trips, failed, n)
 			}
 		}
 	})
@@ -103,8 +108,8 @@ func TestBreaker_ProbesWithOneCall(t *testing.T) {
 	c := Config{Failures: 1, Ejection: time.Second, MaxEjection: time.Minute}
 	open := func() Breaker {
 		var b Breaker
-		b.Fail(c, 0, false)
-		b.Eject(c, 0, Unreachable)
+		fail(&b, c, 0, false)
+		b.Eject(0, Unreachable, c.Term())
 		return b
 	}
 	due := at(time.Second)
@@ -113,24 +118,24 @@ func TestBreaker_ProbesWithOneCall(t *testing.T) {
 	if !b.Dispatch(c, due) || b.State() != Probing || b.Permits(due+1) {
 		t.Fatal("a second call may go out beside the probe")
 	}
-	if b.Fail(c, due, false) != Stays {
+	if fail(&b, c, due, false) != Stays {
 		t.Error("a call from before the ejection counted as the probe")
 	}
-	if b.Fail(c, due, true) != Leaves {
+	if fail(&b, c, due, true) != Leaves {
 		t.Error("a failed probe does not take the endpoint out")
 	}
-	b.Eject(c, due, Unreachable)
+	b.Eject(due, Unreachable, c.Term())
 	if b.Permits(due+at(2*c.Ejection)-1) || !b.Permits(due+at(2*c.Ejection)) {
 		t.Error("the second ejection in a row does not last twice as long")
 	}
 
 	b = open()
 	b.Dispatch(c, due)
-	if !b.Succeed(c, due) || !b.Permits(due) || b.State() != InRotation || b.Cause() != NoCause {
+	if !b.Succeed(c.Rules(nil), due, true) || !b.Permits(due) || b.State() != InRotation || b.Cause() != NoCause {
 		t.Error("a good probe does not bring the endpoint back")
 	}
-	b.Fail(c, due, false)
-	b.Eject(c, due, Unreachable)
+	fail(&b, c, due, false)
+	b.Eject(due, Unreachable, c.Term())
 	if !b.Permits(due + at(c.Ejection)) {
 		t.Error("after a return an ejection lasts longer than the first one did")
 	}
@@ -158,7 +163,7 @@ func TestBreaker_EjectionsAreBounded(t *testing.T) {
 	c := Default()
 	var b Breaker
 	for range 100 {
-		b.Eject(c, 0, Failing)
+		b.Eject(0, Failing, c.Term())
 	}
 	if due, _ := b.ProbeDue(); due != at(c.MaxEjection) {
 		t.Errorf("after many ejections in a row one lasts %v, want %v", due.Duration(), c.MaxEjection)
@@ -177,7 +182,7 @@ func TestBreaker_HealthPath(t *testing.T) {
 	if !b.Asked(6, false, 3) {
 		t.Fatal("three misses in a row do not take the endpoint out")
 	}
-	b.Eject(c, 6, Unhealthy)
+	b.Eject(6, Unhealthy, c.Term())
 	if b.Permits(at(time.Hour)) {
 		t.Error("while the health path fails a call probes the endpoint")
 	}
@@ -188,7 +193,7 @@ func TestBreaker_HealthPath(t *testing.T) {
 
 	for _, cause := range []Cause{Failing, Silent} {
 		var b Breaker
-		b.Eject(c, 0, cause)
+		b.Eject(0, cause, c.Term())
 		b.Asked(1, true, 3)
 		if b.Permits(1) {
 			t.Errorf("%v: a healthy answer shortens the ejection of an endpoint that was there all the time", cause)

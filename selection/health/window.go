@@ -8,7 +8,7 @@ import (
 
 const cells = 10
 
-// window counts the calls of the last Config.Window, in ten cells that expire one by one.
+// window counts the calls of the last interval of a rule, in ten cells that expire one by one.
 // The zero window is empty.
 type window struct {
 	newest int64 // number of the newest cell since the clock's zero
@@ -16,8 +16,8 @@ type window struct {
 	failed [cells]uint32
 }
 
-func (w *window) add(c Config, now mono.Time, failed bool) {
-	cell := int64(now.Duration() / max(c.Window/cells, time.Nanosecond))
+func (w *window) add(interval time.Duration, now mono.Time, failed bool) {
+	cell := int64(now.Duration() / max(interval/cells, time.Nanosecond))
 	if cell-w.newest >= cells {
 		*w = window{newest: cell}
 	}
@@ -31,12 +31,11 @@ func (w *window) add(c Config, now mono.Time, failed bool) {
 	}
 }
 
-// failing reports whether too many of the counted calls failed.
-func (w *window) failing(c Config) bool {
-	var calls, failed uint32
+// counted returns how many calls there were, and how many of them failed.
+func (w *window) counted() (calls, failed int64) {
 	for i := range cells {
-		calls += w.calls[i]
-		failed += w.failed[i]
+		calls += int64(w.calls[i])
+		failed += int64(w.failed[i])
 	}
-	return c.Ratio > 0 && int64(calls) >= int64(c.Volume) && float64(failed) >= c.Ratio*float64(calls)
+	return calls, failed
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // call makes one call through the layers and returns how many upstream attempts it came to.
-func (x *retries) call(r *seed.Rand, layers []layer) (attempts int, ok bool) {
+func (x *amplification) call(r *seed.Rand, layers []layer) (attempts int, ok bool) {
 	if len(layers) == 0 {
 		return 1, r.Float64() >= x.failure
 	}
@@ -24,7 +24,7 @@ func (x *retries) call(r *seed.Rand, layers []layer) (attempts int, ok bool) {
 
 // TestNested_IsWhatLayersMake compares the closed form with calls that are made.
 func TestNested_IsWhatLayersMake(t *testing.T) {
-	x := retriesLab().settings().(*retries)
+	x := amplificationLab().settings().(*amplification)
 	for _, x.failure = range []float64{0, 0.3, 0.9, 1} {
 		r := seed.New(1, seed.Workload, 0, 0)
 		const calls = 20_000
@@ -59,12 +59,12 @@ func TestBudgeted_KeepsTheBudget(t *testing.T) {
 	}
 }
 
-// TestRetries_SettleIsAState: what is sent in the end is what the users' load comes to with the
+// TestAmplification_SettleIsAState: what is sent in the end is what the users' load comes to with the
 // failures that it causes.
-func TestRetries_SettleIsAState(t *testing.T) {
+func TestAmplification_SettleIsAState(t *testing.T) {
 	for _, load := range []float64{0.1, 0.5, 0.9, 1.5} {
 		for _, waste := range []float64{0, 0.3, 0.9} {
-			x := retriesLab().settings().(*retries)
+			x := amplificationLab().settings().(*amplification)
 			x.load, x.waste = load, waste
 			for _, w := range x.ways() {
 				sent, failure := x.settle(w)
@@ -108,7 +108,7 @@ func TestWorst_IsWhatJitterLeaves(t *testing.T) {
 
 // TestTuned_IsWherePoolsLetGo: just below, what is sent stays above the capacity.
 func TestTuned_IsWherePoolsLetGo(t *testing.T) {
-	x := retriesLab().settings().(*retries)
+	x := amplificationLab().settings().(*amplification)
 	for i, w := range x.ways() {
 		enough := x.tuned(w)
 		if i >= 2 && enough != 1 {
@@ -131,7 +131,7 @@ func TestTuned_IsWherePoolsLetGo(t *testing.T) {
 // TestByFailure_HasEachRateOnceAndInOrder, the setting's among them.
 func TestByFailure_HasEachRateOnceAndInOrder(t *testing.T) {
 	for value, want := range map[string]int{"0.1": 5, "0.95": 6} {
-		r, err := retriesLab().Run(Options{Settings: []Setting{{"failure", value}}})
+		r, err := amplificationLab().Run(Options{Seeds: 1, Settings: []Setting{{"failure", value}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,8 +7,11 @@ import (
 	"strings"
 )
 
-// retries is the arithmetic of article 9.1: what attempts of several layers come to.
-type retries struct {
+// amplification is article 9.1: what attempts of several layers come to, by its arithmetic and
+// where Kvasir is one of them.
+type amplification struct {
+	seeding
+
 	sdk      int
 	tool     int
 	gateway  int
@@ -18,28 +21,37 @@ type retries struct {
 	load     float64
 	waste    float64
 	clients  int
+
+	replicas int
+	rate     float64
+	steady   float64
+	seconds  int
 }
 
-func retriesLab() Lab {
+func amplificationLab() Lab {
 	return Lab{
-		Name: "retries", Title: "attempts of several layers multiply", Section: "9.1",
+		Name: "retry-amplification", Title: "attempts of several layers multiply", Section: "9.1",
 		About: "Each layer makes so many attempts at what is below it until one succeeds, and knows nothing of the others. An upstream attempt fails with a probability, each by itself. The retry budget grants one layer as many " +
 			"retries as are the given share of the calls that succeed. Above its capacity a pool fails the rest, and each failure costs a part of what an answer costs; the state is followed from a moment of failure until it no longer changes: all calls at once, no layer waits. " +
-			"Closed form throughout; the layers' attempts are the article's.",
+			"All that is closed form; the layers' attempts are the article's. The last two tables are Kvasir's own machine in virtual time, as it is by default: one user's call after the other comes to a tool loop and an SDK, which try again as theirs do, and to Kvasir before a pool that fails a share of the attempts, " +
+			"then all, then the share again. The provider's SDK tries once: one layer owns retries.",
 		Look: []string{
-			"In `layers` no layer tries more than four times, and one user action is 144 model calls: 3 · 4 · 4 · 3, not 3 + 4 + 4 + 3 = 14.",
-			"In `by-failure` the four layers make 144 calls of one where everything fails, a single layer with three attempts 3, and one with a budget of 10 % exactly 1: where nothing succeeds, nothing is granted. At 1 % failures the budget grants all that is wanted.",
+			"In `layers` no layer tries more than four times, and one user action is 144 model calls: 3 · 4 · 4 · 3, not 3 + 4 + 4 + 3 = 14. In `by-failure` they make 144 calls of one where everything fails, a single layer with three attempts 3, and one with a budget of 10 % exactly 1: where nothing succeeds, nothing is granted. At 1 % failures the budget grants all that is wanted.",
 			"In `overload` a load of 0.9 of the capacity is served whole until something fails. After a moment of failure four layers hold the pool at 130 times its capacity and nothing is answered any more; one layer of three attempts holds it at 2 times, until the capacity is 3 % more, and with a budget it recovers.",
 			"Turn `load` down: one layer lets go at 0.8, four layers still hold the pool down at 0.3. Turn `waste` to 0 and all recover: it is failures that cost work, timeouts above all, that make an overload last.",
+			"In `kvasir` a call that reaches Kvasir comes to 1.01 attempts while 1 % of them fail, and to 1.06 while all do: the floor of 10 a second is all that it adds. Without a budget each has three. SDKs that heed x-should-retry send about a third of the calls then; a tool loop knows of no such header.",
+			"In `quiet` the floor would pay for every attempt. What comes again is known as such and has one: an SDK's three tries are 3 + 1 + 1 attempts, and would be 9.",
 			"In `jitter` all clients that failed together come back together, 1, 3, 7 seconds later. Full jitter leaves 10 %, then 5 % and 2.5 % of them in the worst tenth of a second.",
 		},
+		Seeded: true, repeats: 5,
 		settings: func() experiment {
-			return &retries{sdk: 3, tool: 4, gateway: 4, provider: 3, failure: 0.5, budget: 0.1, load: 0.9, waste: 0.3, clients: 1000}
+			return &amplification{sdk: 3, tool: 4, gateway: 4, provider: 3, failure: 0.5, budget: 0.1, load: 0.9, waste: 0.3, clients: 1000,
+				replicas: 4, rate: 50, steady: 0.01, seconds: 30}
 		},
 	}
 }
 
-func (x *retries) params() []Param {
+func (x *amplification) params() []Param {
 	return []Param{
 		count(&x.sdk, "client_sdk", "attempts of the client's SDK", 1, 10),
 		count(&x.tool, "tool_loop", "attempts of the agent's tool loop", 1, 10),
@@ -50,6 +62,10 @@ func (x *retries) params() []Param {
 		number(&x.load, "load", "calls of users, in units of what the pool can serve", 0.01, 10),
 		number(&x.waste, "waste", "what an attempt that fails costs the pool, in units of one that is answered", 0, 0.99),
 		count(&x.clients, "clients", "clients that fail in one instant", 1, 1_000_000),
+		count(&x.replicas, "replicas", "replicas behind Kvasir", 1, 16),
+		number(&x.rate, "rate", "calls of users a second there", 1, 200),
+		number(&x.steady, "steady", "part of the attempts that fail there but in the outage", 0, 0.5),
+		count(&x.seconds, "seconds", "how long the outage lasts there, and what is before and after it", 5, 120),
 	}
 }
 
@@ -59,7 +75,7 @@ type layer struct {
 	attempts int
 }
 
-func (x *retries) layers() []layer {
+func (x *amplification) layers() []layer {
 	return []layer{{"client SDK", x.sdk}, {"agent's tool loop", x.tool}, {"gateway", x.gateway}, {"provider's SDK", x.provider}}
 }
 
@@ -97,7 +113,7 @@ type retryWay struct {
 	sent func(failure float64) float64
 }
 
-func (x *retries) ways() []retryWay {
+func (x *amplification) ways() []retryWay {
 	only := []layer{{"", x.sdk}}
 	return []retryWay{
 		{"every layer", func(f float64) float64 { sent, _ := nested(x.layers(), f); return sent }},
@@ -109,7 +125,7 @@ func (x *retries) ways() []retryWay {
 
 // answers returns how many attempts are answered of what is sent, both in units of the capacity. Of s
 // answers and f failures, which cost the waste w each, it is s + w·f = 1 above the capacity.
-func (x *retries) answers(sent float64) float64 {
+func (x *amplification) answers(sent float64) float64 {
 	if sent <= 1 {
 		return sent
 	}
@@ -119,7 +135,7 @@ func (x *retries) answers(sent float64) float64 {
 // settle follows a pool from a moment in which every attempt fails: what is sent is the users'
 // load times what a call comes to where attempts fail as they now do. It returns what is sent in
 // the end, and the part of the attempts that fail.
-func (x *retries) settle(w retryWay) (sent, failure float64) {
+func (x *amplification) settle(w retryWay) (sent, failure float64) {
 	sent = float64(x.load * w.sent(1))
 	for range 10_000 {
 		failure = 1 - x.answers(sent)/sent
@@ -137,7 +153,7 @@ const mostTuning = 10
 
 // tuned returns how many times the capacity a pool must have, to a hundredth, for what is sent to
 // come down to the users' calls by itself; +Inf: more than mostTuning.
-func (x *retries) tuned(w retryWay) float64 {
+func (x *amplification) tuned(w retryWay) float64 {
 	for percent := 100; percent <= 100*mostTuning; percent++ {
 		y := *x
 		y.load = x.load / (float64(percent) / 100)
@@ -148,7 +164,7 @@ func (x *retries) tuned(w retryWay) float64 {
 	return math.Inf(1)
 }
 
-func (x *retries) run(int) Findings {
+func (x *amplification) run(seeds int) Findings {
 	layers := x.layers()
 	table := Table{Name: "layers", Title: "what reaches upstream when everything fails", Columns: []Column{{Name: "layer"}, {Name: "attempts"}, {Name: "retries"}, {Name: "calls so far"}}}
 	product, sum := 1, 0
@@ -183,8 +199,13 @@ func (x *retries) run(int) Findings {
 		answered := min(float64(sent*(1-failure))/x.load, 1)
 		overload.Rows = append(overload.Rows, []Cell{Text(w.name), Number(sent, 2), Number(100*failure, 0), Number(100*answered, 0)})
 	}
-	jitter := x.jitter()
-	return Findings{Tables: []Table{table, failures, overload, jitter}, Plots: []Plot{x.plotLayers(cumulated), x.plotFailures(ways)}, Verdicts: x.verdicts(ways, cumulated, sum, settled[1])}
+	all := x.layered(x.layerings(), x.rate, seeds)
+	few := x.layered(x.quietLayerings(), quiet, seeds)
+	return Findings{
+		Tables:   []Table{table, failures, overload, x.jitter(), x.kvasirTable(all), x.quietTable(few)},
+		Plots:    []Plot{x.plotLayers(cumulated), x.plotFailures(ways), x.kvasirPlot(all)},
+		Verdicts: append(x.verdicts(ways, cumulated, sum, settled[1]), x.kvasirVerdicts(all, few, seeds)...),
+	}
 }
 
 // jitterWindow is the time in which clients that come back are counted, in seconds.
@@ -204,7 +225,7 @@ func worst(n int, jitter bool) float64 {
 }
 
 // jitter says how many clients come back at once.
-func (x *retries) jitter() Table {
+func (x *amplification) jitter() Table {
 	t := Table{Name: "jitter", Title: fmt.Sprintf("%s clients that failed in one instant: the most that come back within %s s", decimal(float64(x.clients), 0), show(jitterWindow)),
 		Columns: []Column{{Name: "retry"}, {Name: "backoff", Unit: "s"}, {Name: "comes without jitter after", Unit: "s"}, {Name: "without jitter"}, {Name: "full jitter"}}}
 	at := 0.0
@@ -219,7 +240,7 @@ func (x *retries) jitter() Table {
 const jitterRetries = 3
 
 // verdicts judges the article's claims; held is what one layer without a budget ends at.
-func (x *retries) verdicts(ways []retryWay, cumulated []int, sum int, held float64) []Verdict {
+func (x *amplification) verdicts(ways []retryWay, cumulated []int, sum int, held float64) []Verdict {
 	whole := func(article, ours int) figure { return figure{float64(article), float64(ours), 0, ""} }
 	twice, _ := nested([]layer{{"", 4}, {"", 4}}, 1)
 	budget := ways[2].sent
@@ -246,7 +267,7 @@ func (x *retries) verdicts(ways []retryWay, cumulated []int, sum int, held float
 }
 
 // plotLayers draws what reaches each layer.
-func (x *retries) plotLayers(cumulated []int) Plot {
+func (x *amplification) plotLayers(cumulated []int) Plot {
 	p := Plot{Name: "layers", Title: "calls behind each layer when everything fails", Kind: Bars, Y: Axis{Label: "calls"}, Series: []Series{{Name: "multiplied"}, {Name: "as if they added"}}}
 	sum := 0
 	var texts []string
@@ -263,7 +284,7 @@ func (x *retries) plotLayers(cumulated []int) Plot {
 }
 
 // plotFailures draws what a call comes to by how often attempts fail.
-func (x *retries) plotFailures(ways []retryWay) Plot {
+func (x *amplification) plotFailures(ways []retryWay) Plot {
 	p := Plot{Name: "failures", Title: "upstream attempts for one call of a user", Kind: Lines, X: Axis{Label: "attempts that fail", Unit: "%"}, Y: Axis{Label: "attempts", Log: true},
 		Marks: []Mark{{"x", 100 * x.failure, "failure"}}}
 	for _, w := range ways {
