@@ -15,6 +15,7 @@ type pool struct {
 	shadow   *shadow            // nil: none ranks beside the policy
 	queue    *admission.Queue   // nil: the pool holds no calls
 	flights  *admission.Flights // nil: none of its calls waits for another
+	hedging  hedging
 	misses   int
 	position int  // among the model's pools
 	last     bool // the model's last pool
@@ -154,6 +155,9 @@ func (p *pool) candidate(m *Machine, now mono.Time, c *call, a among, slot selec
 	}
 	if s.draining && !c.request.Owned || c.excludes(slot, m.endpoints[slot].Generation) {
 		return false
+	}
+	if c.hedge && s.breaker.State() != health.InRotation {
+		return false // a hedge is no probe
 	}
 	return a == everybody || s.breaker.Permits(now) && (a == bothered || now >= s.busyUntil)
 }
