@@ -62,6 +62,10 @@ pool:
   --single-flight SPEC       siblings of a cold prefix wait until the first has computed it, where it
                              saves them so many tokens: min-tokens=1024,max-wait=5s,max-siblings=64
                              (default: none wait)
+  --hedge SPEC               a call without content after that time, or after that percentile of
+                             the times to first token, gets a second attempt elsewhere, within a
+                             share of the calls: p95,budget=5% or 400ms,budget=5%; whole=10s does
+                             so with answers that are not streamed, too (default: none)
   --max-num-seqs N, --max-num-batched-tokens N, --num-gpu-blocks N, --max-model-len N,
   --enable-chunked-prefill=BOOL, --enable-prefix-caching=BOOL
                              as vLLM's (default: the profile's)

@@ -1,6 +1,11 @@
 package attempt
 
-import "time"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // HedgeConfig says when a second attempt of a call runs beside its first. The zero HedgeConfig
 // hedges nothing.
@@ -24,6 +29,29 @@ type HedgeConfig struct {
 
 // DefaultHedge returns the settings of a model that hedges and says nothing more.
 func DefaultHedge() HedgeConfig { return HedgeConfig{Ratio: 0.05, Quantile: 0.95} }
+
+// Bounds of what may be configured.
+const (
+	LeastHedgeAfter    = time.Millisecond
+	LongestHedgeAfter  = 10 * time.Minute
+	LeastHedgeQuantile = 0.5
+	MostHedgeRatio     = 1.0
+)
+
+// SetAfter reads when calls are hedged: a percentile of the pool's times to first token, p50 to
+// p99.9, or a duration.
+func (c *HedgeConfig) SetAfter(text string) error {
+	if p, ok := strings.CutPrefix(text, "p"); ok {
+		if x, err := strconv.ParseFloat(p, 64); err == nil && x >= 100*LeastHedgeQuantile && x <= 99.9 {
+			c.After, c.Quantile = 0, x/100
+			return nil
+		}
+	} else if d, err := time.ParseDuration(text); err == nil && d >= LeastHedgeAfter && d <= LongestHedgeAfter {
+		c.After = d
+		return nil
+	}
+	return fmt.Errorf("%q is not allowed; allowed: p50 to p99.9, a percentile of the pool's times to first token, or %v to %v", text, LeastHedgeAfter, LongestHedgeAfter)
+}
 
 // On reports whether there are hedges.
 func (c HedgeConfig) On() bool { return c.Ratio > 0 }
