@@ -51,6 +51,11 @@ const (
 	fieldEcho
 	fieldLogprobs
 
+	fieldStore
+	fieldBackground
+	fieldContainer
+	fieldMCPServers
+
 	fieldCount
 )
 
@@ -72,6 +77,7 @@ var names = [fieldCount]string{
 	fieldContent: "content", fieldTokens: "tokens",
 	fieldPromptLogprobs: "prompt_logprobs", fieldTruncatePromptTokens: "truncate_prompt_tokens",
 	fieldPromptEmbeds: "prompt_embeds", fieldEcho: "echo", fieldLogprobs: "logprobs",
+	fieldStore: "store", fieldBackground: "background", fieldContainer: "container", fieldMCPServers: "mcp_servers",
 }
 
 // fieldOf returns the field of that name, other where the grammar has none. ofPrompt says

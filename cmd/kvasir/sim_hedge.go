@@ -20,7 +20,7 @@ func parseHedge(text string) (attempt.HedgeConfig, error) {
 	var errs []error
 	after, rest, more := strings.Cut(text, ",")
 	if err := c.SetAfter(after); err != nil {
-		errs = append(errs, fmt.Errorf("--hedge: %w", err))
+		errs = append(errs, fmt.Errorf("--hedge: %q is not allowed; %w", after, err))
 	}
 	seen := map[string]bool{}
 	for more {

@@ -1,7 +1,7 @@
 package attempt
 
 import (
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -41,7 +41,7 @@ const (
 // SetAfter reads when calls are hedged: a percentile of the pool's times to first token, p50 to
 // p99.9, or a duration.
 func (c *HedgeConfig) SetAfter(text string) error {
-	if p, ok := strings.CutPrefix(text, "p"); ok {
+	if p, ok := strings.CutPrefix(text, "p"); ok && strings.Trim(p, "0123456789.") == "" {
 		if x, err := strconv.ParseFloat(p, 64); err == nil && x >= 100*LeastHedgeQuantile && x <= 99.9 {
 			c.After, c.Quantile = 0, x/100
 			return nil
@@ -50,7 +50,7 @@ func (c *HedgeConfig) SetAfter(text string) error {
 		c.After = d
 		return nil
 	}
-	return fmt.Errorf("%q is not allowed; allowed: p50 to p99.9, a percentile of the pool's times to first token, or %v to %v", text, LeastHedgeAfter, LongestHedgeAfter)
+	return errors.New("allowed: p50 to p99.9, a percentile of the pool's times to first token, or 1ms to 10m")
 }
 
 // On reports whether there are hedges.

@@ -365,11 +365,15 @@ func (c *call) place() {
 
 // reportFailure tells the machine of an attempt that has failed.
 func (c *call) reportFailure() {
+	c.noteTried(&c.answer)
+	c.model.router.failed(c, c.ending(flow.Usage{}))
+}
+
+func (c *call) noteTried(a *answer) {
 	if c.record.Tried != "" {
 		c.record.Tried += ", "
 	}
-	c.record.Tried += c.answer.endpoint.name + " " + c.answer.outcome.String()
-	c.model.router.failed(c, c.ending(flow.Usage{}))
+	c.record.Tried += a.endpoint.name + " " + a.outcome.String()
 }
 
 // hear waits for the machine's word, or for the client to leave, or for the end of the time

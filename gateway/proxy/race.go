@@ -3,6 +3,7 @@ package proxy
 import (
 	"sync/atomic"
 
+	"kvasir/api"
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/selection"
@@ -46,13 +47,19 @@ type race struct {
 // second attempt knows of the call is copied here, while nothing runs.
 func (c *call) prepare() {
 	c.race = nil
-	if c.request.Once = c.request.Once || !c.model.Machine.Hedge.On(); c.request.Once {
+	if c.request.Once = !c.model.Machine.Hedge.On() || c.once(); c.request.Once {
 		return
 	}
 	x := &race{dog: &c.dog, second: *c}
 	x.speaker.Store(nobody)
 	x.second.race, x.second.runner, x.second.try = x, secondRunner, nil
 	c.race = x
+}
+
+// once reports whether the call may have effects beyond its answer: its client says so, or its
+// body does, or it is an upload, of which only the model's name is read.
+func (c *call) once() bool {
+	return c.in.Header.Get("X-Kvasir-Once") == "1" || c.bodyGrammar() == api.Upload || c.reader.Effects()
 }
 
 // start readies the second attempt, which the caller lets run once it has given router.mu back.
@@ -181,6 +188,9 @@ func (c *call) join() bool {
 	if int(x.speaker.Load()) == secondRunner {
 		c.become(s)
 		return true
+	}
+	if s.record.Attempts > 0 {
+		c.noteTried(&s.answer)
 	}
 	return false
 }
