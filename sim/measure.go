@@ -193,8 +193,8 @@ type Summary struct {
 	Retries        Number `json:"retries"`
 	Hedges         Number `json:"hedges,omitempty"`               // calls that had a second attempt beside another one
 	Wasted         Number `json:"wasted_prefill_ratio,omitempty"` // prompt tokens computed for attempts that were beaten, by those computed for answers
-	QueuePeak      Number `json:"queue_peak"`     // most requests that waited in one engine
-	KVUtilization  Number `json:"kv_utilization"` // mean share of KV blocks in use, over engines and time
+	QueuePeak      Number `json:"queue_peak"`                     // most requests that waited in one engine
+	KVUtilization  Number `json:"kv_utilization"`                 // mean share of KV blocks in use, over engines and time
 	Preemptions    Number `json:"preemptions"`
 
 	Events int `json:"-"` // that the simulator handled

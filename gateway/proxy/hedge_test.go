@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -470,6 +469,6 @@ func TestHedge_Chaos(t *testing.T) {
 	t.Logf("%d whole answers; hedges: %v won, %v lost, %v failed", whole.Load(), r.metric("kvasir_hedges_total", "outcome=won"),
 		r.metric("kvasir_hedges_total", "outcome=lost"), r.metric("kvasir_hedges_total", "outcome=failed"))
 	if whole.Load() == 0 {
-		t.Error(fmt.Sprintf("no call of %d was answered", 16*25))
+		t.Errorf("no call of %d was answered", 16*25)
 	}
 }
