@@ -52,6 +52,10 @@ const (
 	fieldLogprobs
 
 	fieldPriority
+	fieldStore
+	fieldBackground
+	fieldContainer
+	fieldMCPServers
 
 	fieldCount
 )
@@ -73,7 +77,9 @@ var names = [fieldCount]string{
 	fieldData1: "data_1", fieldData2: "data_2", fieldItems: "items",
 	fieldContent: "content", fieldTokens: "tokens",
 	fieldPromptLogprobs: "prompt_logprobs", fieldTruncatePromptTokens: "truncate_prompt_tokens",
-	fieldPromptEmbeds: "prompt_embeds", fieldEcho: "echo", fieldLogprobs: "logprobs", fieldPriority: "priority",
+	fieldPromptEmbeds: "prompt_embeds", fieldEcho: "echo", fieldLogprobs: "logprobs",
+	fieldPriority: "priority",
+	fieldStore:    "store", fieldBackground: "background", fieldContainer: "container", fieldMCPServers: "mcp_servers",
 }
 
 // fieldOf returns the field of that name, other where the grammar has none. ofPrompt says

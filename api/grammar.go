@@ -92,7 +92,7 @@ var grammars = [grammarCount]row{
 		name: "responses", typed: true, answer: responsesAnswer,
 		routing: []field{
 			fieldModel, fieldStream, fieldMaxOutputTokens, fieldPreviousResponseID,
-			fieldCacheSalt, fieldSessionID, fieldPromptCacheKey, fieldPriority,
+			fieldCacheSalt, fieldSessionID, fieldPromptCacheKey, fieldStore, fieldBackground, fieldPriority,
 		},
 		prompt: []ingredient{
 			{fieldReasoning, asEffort}, {fieldChatTemplateKwargs, asValue}, {fieldTools, asBlocks},
@@ -102,7 +102,7 @@ var grammars = [grammarCount]row{
 	},
 	Messages: {
 		name: "messages", typed: true, answer: messagesAnswer,
-		routing: []field{fieldModel, fieldStream, fieldMaxTokens, fieldCacheSalt, fieldSessionID},
+		routing: []field{fieldModel, fieldStream, fieldMaxTokens, fieldCacheSalt, fieldSessionID, fieldContainer, fieldMCPServers},
 		prompt:  anthropicPrompt,
 	},
 	CountTokens: {
@@ -125,7 +125,7 @@ var grammars = [grammarCount]row{
 var sampled = []field{
 	fieldModel, fieldStream, fieldStreamOptions, fieldMaxTokens, fieldMaxCompletionTokens, fieldN,
 	fieldCacheSalt, fieldSessionID, fieldPromptCacheKey,
-	fieldPromptLogprobs, fieldTruncatePromptTokens, fieldPromptEmbeds, fieldEcho, fieldLogprobs, fieldPriority,
+	fieldPromptLogprobs, fieldTruncatePromptTokens, fieldPromptEmbeds, fieldEcho, fieldLogprobs, fieldStore, fieldPriority,
 }
 
 // keyed are the routing fields of routes whose answers are never streams.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"kvasir/gateway/attempt"
 )
 
 // allowed reports every field whose value is not what its allowed tag says. The tag
@@ -64,7 +66,11 @@ var forms = map[string]struct {
 	"name:port": {"address to call", optional(checkTarget)},
 	"NAME":      {"name of a host", optional(checkName)},
 	"/path":     {"path of a request", optional(checkPath)},
+
+	"p50..p99.9 or 1ms..10m": {"time after which to hedge", checkHedgeAfter},
 }
+
+func checkHedgeAfter(text string) error { return new(attempt.HedgeConfig).SetAfter(text) }
 
 func optional(check func(string) error) func(string) error {
 	return func(text string) error {

@@ -65,7 +65,12 @@ func Default() Config {
 
 // DefaultModel returns a model without name and pools, as one of a file starts whose
 // router has the timeouts of Default.
-func DefaultModel() Model { return Model{Timeouts: Default().Timeouts, Caps: DefaultCaps()} }
+func DefaultModel() Model {
+	return Model{Timeouts: Default().Timeouts, Caps: DefaultCaps(), Hedge: DefaultHedge()}
+}
+
+// DefaultHedge returns what hedges nothing, as a file's hedge starts.
+func DefaultHedge() Hedge { return Hedge{After: "p95"} }
 
 // DefaultPool returns a pool without name and endpoints, as a file's pool starts.
 func DefaultPool() Pool {

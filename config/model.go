@@ -25,6 +25,8 @@ type Model struct {
 	Caps Caps `config:"caps"`
 	// What callers want: what policies weigh, and from which calls that wait are ordered. Nothing is refused or ended for it.
 	SLO SLO `config:"slo"`
+	// A second attempt beside one whose first token is late; the first to answer goes on, the other is aborted. Off where budget is 0.
+	Hedge Hedge `config:"hedge"`
 	// Bounds that differ from the router's timeouts; those that are not given are as there.
 	Timeouts Timeouts `config:"timeouts"`
 	// Who answers, in order of preference; a later pool is used when the earlier has no endpoint in rotation.
@@ -37,6 +39,16 @@ type SLO struct {
 	TTFT time.Duration `config:"ttft" allowed:"0s or 1ms..1h"`
 	// Mean time between the tokens that follow. 0: likewise.
 	TPOT time.Duration `config:"tpot" allowed:"0s or 100us..1m"`
+}
+
+// Hedge says which calls get a second attempt while the first one runs.
+type Hedge struct {
+	// Hedges as a share of the model's calls, over 10 seconds. 0: none. 0.05 is what hedging at p95 needs.
+	Budget float64 `config:"budget" allowed:"0..1"`
+	// How long a streamed call may be without content until it is hedged: a time, or a percentile of the pool's own times to first token, over the newest 512 and once there are 100.
+	After string `config:"after" allowed:"p50..p99.9 or 1ms..10m"`
+	// The same for answers that are not streamed; they come when they are whole, so only a long time says that one is late. 0: those are not hedged.
+	Whole time.Duration `config:"whole" allowed:"0s or 1ms..10m"`
 }
 
 // Pool is a set of endpoints that serve the same model and are interchangeable.

@@ -187,7 +187,9 @@ func texts(allowed string) object {
 		"name:port": "^(.+:[0-9]{1,5})?$",
 		"NAME":      "^[A-Za-z0-9._-]*$",
 		"/path":     "^(/[!-~]*)?$",
-		"URL":       "^[Hh][Tt][Tt][Pp][Ss]?://[^?#@]+$",
+		// The range is left to the reader.
+		"p50..p99.9 or 1ms..10m": `^(?:p0*[5-9][0-9](?:\.[0-9]*)?|\+?(?:(?:[0-9]+|` + fraction + ")" + anyUnit + ")+)$",
+		"URL":                    "^[Hh][Tt][Tt][Pp][Ss]?://[^?#@]+$",
 	}
 	out := object{"type": "string"}
 	switch {

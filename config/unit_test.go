@@ -72,6 +72,8 @@ func TestForms(t *testing.T) {
 		{"name:port", []string{"", "h:1", "10.0.0.1:53", "[::1]:53", "vllm.ns.svc.:65535"}, []string{"h", ":1", "h:0", "h:65536", "::1:53", "999.1.1.1:53"}},
 		{"NAME", []string{"", "h", "_http._tcp.vllm.ns.svc.cluster.local.", "a-b", "A1"}, []string{".", "a..b", "-a", "a-", "a b", "a:1", "ä", strings.Repeat("a.", 127) + "a"}},
 		{"/path", []string{"", "/", "/health", "/a?b=c%20d", "/a//b"}, []string{"health", "//h", "/a b", "/ä", "/a#b", "/%zz", "http://h/a", "/" + strings.Repeat("a", 1024)}},
+		{"p50..p99.9 or 1ms..10m", []string{"p50", "p95", "p99.9", "p97.5", "1ms", "400ms", "10m", "1m30s"},
+			[]string{"", "p", "p49.9", "p100", "p99.95", "P95", "p5e1", "pInf", "95", "0", "0s", "999us", "10m1s", "-1s", "p95 "}},
 	}
 	for _, test := range tests {
 		for _, good := range test.good {

@@ -150,6 +150,12 @@ func (k *checker) models(c *Config) {
 			}
 		}
 		k.timeouts(m.Timeouts, c.Timeouts, in.key("timeouts"))
+		if m.Hedge.Budget == 0 && m.Hedge != DefaultHedge() {
+			k.add(in.key("hedge"), "has no effect without budget")
+		}
+		if m.Hedge.Budget > 0 && c.Retry.Attempts == 0 {
+			k.add(in.key("hedge"), "has no effect where retry.attempts is 0: a hedge is one of the further attempts of its call")
+		}
 		k.pools(c.Listen, m.Name, m.Pools, in.key("pools"))
 	}
 }

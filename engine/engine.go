@@ -204,3 +204,19 @@ func (e *Engine) Generated(id ID) int {
 	}
 	return e.generated(r)
 }
+
+// Prefilled returns how many tokens of its prompt a request in the batch has had computed, those
+// of the running step included and those found in a cache not; 0 if the engine does not hold it.
+func (e *Engine) Prefilled(id ID) int {
+	r := e.live[id]
+	switch {
+	case r == nil:
+		return 0
+	case r.phase == decoding:
+		return r.PromptTokens - r.cached
+	case r.phase == filling:
+		return max(min(r.computed, r.PromptTokens)-r.cached, 0)
+	default:
+		return 0
+	}
+}

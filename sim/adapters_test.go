@@ -64,7 +64,7 @@ func TestReplica_TellsItsAdapters(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		p := &replica{world: &world{result: Result{Waited: make([]int, 1)}}, cfg: &Engine{Config: c}, eng: e, lives: map[engine.ID]*life{}}
+		p := &replica{world: &world{result: Result{Waited: make([]int, 1)}}, cfg: &Engine{Config: c}, eng: e, guests: map[engine.ID]*visit{}}
 		now := mono.Time(100 * time.Millisecond)
 		got, ok := p.load(now)
 		if !ok || got.Adapters.Known() && got.Adapters.At != now {

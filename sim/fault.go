@@ -21,13 +21,13 @@ type Fault struct {
 
 // fault returns the failure that the engine answers an attempt with, if it does: of several
 // faults the first one that strikes.
-func (p *replica) fault(now mono.Time, l *life) (f *Fault, wait time.Duration) {
+func (p *replica) fault(now mono.Time, x *visit) (f *Fault, wait time.Duration) {
 	for i := range p.cfg.Faults {
 		f := &p.cfg.Faults[i]
 		if now < f.From || now >= f.To {
 			continue
 		}
-		r := seed.New(f.Seed, seed.Fault, uint64(l.call.Request.ID), uint64(p.index)<<32|uint64(l.attempt))
+		r := seed.New(f.Seed, seed.Fault, uint64(x.life.call.Request.ID), uint64(p.index)<<32|uint64(x.number))
 		if r.Float64() >= f.Share {
 			continue
 		}

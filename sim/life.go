@@ -3,32 +3,26 @@ package sim
 import (
 	"time"
 
-	"kvasir/engine"
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/gateway/limit"
 	"kvasir/internal/mono"
-	"kvasir/selection"
 )
 
 // life is a call that runs.
 type life struct {
-	call    Call
-	record  Record
-	router  *router
-	ticket  flow.Ticket
-	attempt int
-	replica *replica  // that works on it; nil: none does
-	id      engine.ID // at that replica
-	serial  uint32    // how many calls this object had before
-	started bool      // content has come
-	reports bool      // the router wants to know how far the answer is
-	told    mono.Time // when it last heard, or content came
-	over    bool
-	grant   limit.Grant   // of its router's limits
-	lined   bool          // it waits for its siblings
-	behind  time.Duration // it has waited for them
-	lent    bool          // an engine may still read its prompt
+	call   Call
+	record Record
+	router *router
+	ticket flow.Ticket
+	visits [2]visit // its attempts: one, or, while it is hedged, two
+	winner *visit   // whose content the client gets; nil: none yet
+	final  bool     // an attempt has ended so that no other may follow
+	serial uint32   // how many calls this object had before
+	over   bool
+	grant  limit.Grant   // of its router's limits
+	lined  bool          // it waits for its siblings
+	behind time.Duration // it has waited for them
 }
 
 // newLife returns an object for a call, a used one if there is one.
@@ -44,7 +38,7 @@ func (w *world) newLife() *life {
 // recycle keeps an object for another call, with the memory of its slices. What an engine
 // may still read stays as it is.
 func (w *world) recycle(l *life) {
-	if l.lent {
+	if l.visits[0].lent || l.visits[1].lent {
 		return
 	}
 	c := &l.call
@@ -72,7 +66,7 @@ func (w *world) arrive(now mono.Time, l *life) {
 	r.arriving = nil
 }
 
-// leave is the client's going away: its engine is told at once, as a gateway that sees
+// leave is the client's going away: its engines are told at once, as a gateway that sees
 // the connection close would.
 func (l *life) leave(now mono.Time) {
 	if l.ticket == (flow.Ticket{}) { // it has not come to the machine yet
@@ -80,8 +74,8 @@ func (l *life) leave(now mono.Time) {
 		l.close(now)
 		return
 	}
-	if l.replica != nil {
-		l.replica.abort(now, l)
+	for i := range l.visits {
+		l.visits[i].abort(now)
 	}
 	r, t := l.router, l.ticket
 	l.end(now, attempt.ClientGone)
@@ -105,7 +99,7 @@ func (l *life) tire(now mono.Time) { l.limited(now, limit.Waiting) }
 // end notes how the call ended. Its router's machine is told by the caller, and then the
 // life is closed.
 func (l *life) end(now mono.Time, o attempt.Outcome) {
-	l.over, l.replica = true, nil
+	l.over = true
 	l.record.End, l.record.Outcome = now, o
 	l.record.Held += l.behind
 	l.router.drop(l)
@@ -125,63 +119,64 @@ func (l *life) close(now mono.Time) {
 	w.recycle(l)
 }
 
-// fail ends the running attempt without an answer, or in the middle of one.
-func (l *life) fail(now mono.Time, o attempt.Outcome) { l.failNaming(now, o, attempt.NoWait) }
-
-// failNaming is fail where the engine says how long it wants to be left alone.
-func (l *life) failNaming(now mono.Time, o attempt.Outcome, wait time.Duration) {
-	l.replica = nil
-	r, t, n := l.router, l.ticket, l.attempt
-	final := l.started || !o.Retryable()
-	if final {
-		l.end(now, o)
-	} else {
-		l.record.Outcome = o
+// begin returns the record of an attempt that is being sent.
+func (l *life) begin(a *flow.Action, engine int) *visit {
+	x := &l.visits[0]
+	if x.running {
+		x = &l.visits[1]
 	}
-	r.step(now, flow.Pushed(t, n, o, wait))
-	if final {
+	*x = visit{life: l, number: a.Attempt, engine: engine, running: true, reports: a.Progress, lent: x.lent}
+	return x
+}
+
+// visit returns the attempt of that number, if it runs or waits for the machine's word; else nil.
+func (l *life) visit(number int) *visit {
+	for i := range l.visits {
+		if x := &l.visits[i]; x.number == number && (x.running || x.begun) {
+			return x
+		}
+	}
+	return nil
+}
+
+// other returns the attempt beside x, if there is one that runs; else nil.
+func (l *life) other(x *visit) *visit {
+	for i := range l.visits {
+		if y := &l.visits[i]; y != x && y.running {
+			return y
+		}
+	}
+	return nil
+}
+
+// recall takes an attempt back from an engine, unless its content has come.
+func (l *life) recall(now mono.Time, number int) {
+	if x := l.visit(number); x != nil && !x.begun && x.replica != nil {
+		x.abort(now)
+		x.end(now, attempt.Recalled, flow.Usage{})
+	}
+}
+
+// won lets an attempt's answer go to the client and aborts the other one.
+func (l *life) won(now mono.Time, number int) {
+	x := l.visit(number)
+	if l.winner != nil || x == nil {
+		return // the other one had ended before the machine knew
+	}
+	l.win(x)
+	if y := l.other(x); y != nil {
+		y.abort(now)
+		y.running = false
+		l.router.step(now, flow.Done(l.ticket, y.number, attempt.Beaten, flow.Usage{}))
+	}
+	if !x.running { // it has ended meanwhile
+		l.end(now, x.outcome)
 		l.close(now)
 	}
 }
 
-// recall takes the call back from an engine, unless its content has come.
-func (l *life) recall(now mono.Time) {
-	if l.started || l.replica == nil {
-		return
-	}
-	l.replica.abort(now, l)
-	l.fail(now, attempt.Recalled)
-}
-
-// output is what an engine's step brought for the call.
-func (l *life) output(now mono.Time, out *engine.Output) {
-	l.record.Tokens += out.Tokens
-	stream := l.call.Request.Stream
-	if l.started && stream { // what a gateway sees of an answer
-		l.router.alive(now, l.replica.index)
-		l.progress(now, l.record.Tokens)
-	}
-	// An answer that is not streamed is content only once it is whole.
-	if !l.started && (stream || out.Finished) {
-		l.started, l.told = true, now
-		l.record.First, l.record.Cached = now, out.Cached
-		l.router.step(now, flow.FirstToken(l.ticket, l.attempt))
-	}
-	if !out.Finished {
-		return
-	}
-	r, t, n := l.router, l.ticket, l.attempt
-	p := &l.call.Prompt
-	u := flow.Usage{Known: true, CachedKnown: l.call.Request.Kind == selection.Generate, Prompt: p.PromptTokens, Cached: out.Cached, Output: p.OutputTokens}
-	l.end(now, attempt.Success)
-	r.step(now, flow.Done(t, n, attempt.Success, u))
-	l.close(now)
-}
-
-// progress reports how many tokens of the answer have come, as often as a gateway does.
-func (l *life) progress(now mono.Time, tokens int) {
-	if l.reports && now.Sub(l.told) >= flow.AliveEvery {
-		l.told = now
-		l.router.step(now, flow.Progress(l.ticket, l.attempt, tokens))
-	}
+// win notes that the client gets the attempt's answer.
+func (l *life) win(x *visit) {
+	l.winner = x
+	l.record.First, l.record.Cached, l.record.Engine, l.record.Tokens = x.first, x.cached, x.engine, x.tokens
 }

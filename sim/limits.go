@@ -104,7 +104,7 @@ func (l *life) used() limit.Usage {
 		return limit.Usage{Unsent: true}
 	case r.Refused == flow.NoReason && r.Outcome == attempt.Success:
 		return limit.Usage{Input: r.Prompt, Cached: r.Cached, Output: l.call.Prompt.OutputTokens, Whole: true}
-	case r.Outcome == attempt.ClientGone || l.started:
+	case r.Outcome == attempt.ClientGone || l.winner != nil:
 		return limit.Usage{Input: r.Prompt, Cached: r.Cached, Output: r.Tokens}
 	}
 	return limit.Usage{}

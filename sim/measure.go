@@ -36,7 +36,7 @@ type Meter struct {
 
 	calls, succeeded, good                                 int64
 	unfinished                                             map[string]int64 // by what became of them instead
-	retries                                                int64
+	retries, hedges, wasted                                int64
 	attempts, again                                        int64 // upstream, and tries of clients beyond the first: of all that was sent
 	tokens, prompt, cached                                 int64
 	ttft, tpot, itl, e2e, held, patience, normal, sessions stats.Histogram // nanoseconds; normal: by output token
@@ -76,6 +76,11 @@ func (m *Meter) Call(r *Record) {
 	}
 	m.calls++
 	m.retries += int64(max(r.Attempts-1, 0))
+	if r.Hedged {
+		m.retries--
+		m.hedges++
+		m.wasted += int64(r.Wasted)
+	}
 	if r.Engine >= 0 {
 		m.sent[r.Engine]++
 	}
@@ -189,11 +194,13 @@ type Summary struct {
 	CallImbalance  Number    `json:"call_imbalance"`      // most calls that an engine got, by the mean
 	WorkImbalance  Number    `json:"work_imbalance"`      // most uncached prompt tokens that an engine got, by the mean
 	Retries        Number    `json:"retries"`
-	Attempts       Number    `json:"attempts"`       // upstream, of these calls and of all that their clients sent again
-	Patience       Quantiles `json:"since_wanted_s"` // from when a client first asked to its first content, over all its tries
-	ClientRetries  Number    `json:"client_retries"` // calls that clients sent again
-	QueuePeak      Number    `json:"queue_peak"`     // most requests that waited in one engine
-	KVUtilization  Number    `json:"kv_utilization"` // mean share of KV blocks in use, over engines and time
+	Attempts       Number    `json:"attempts"`                       // upstream, of these calls and of all that their clients sent again
+	Patience       Quantiles `json:"since_wanted_s"`                 // from when a client first asked to its first content, over all its tries
+	ClientRetries  Number    `json:"client_retries"`                 // calls that clients sent again
+	Hedges         Number    `json:"hedges,omitempty"`               // calls that had a second attempt beside another one
+	Wasted         Number    `json:"wasted_prefill_ratio,omitempty"` // prompt tokens computed for attempts that were beaten, by those computed for answers
+	QueuePeak      Number    `json:"queue_peak"`                     // most requests that waited in one engine
+	KVUtilization  Number    `json:"kv_utilization"`                 // mean share of KV blocks in use, over engines and time
 	Preemptions    Number    `json:"preemptions"`
 
 	Events int `json:"-"` // that the simulator handled
@@ -224,6 +231,10 @@ func (m *Meter) Summary() Summary {
 		Attainment: per(m.good, float64(m.calls)), Goodput: per(m.good, span), Rate: per(m.calls, span),
 		OutputRate: per(m.tokens, span), CachedRatio: per(m.cached, float64(m.prompt)),
 		Retries: Number(m.retries), Attempts: Number(m.attempts), ClientRetries: Number(m.again), Patience: seconds(&m.patience),
+		Hedges: Number(m.hedges),
+	}
+	if m.hedges > 0 {
+		s.Wasted = per(m.wasted, float64(m.prompt-m.cached))
 	}
 	for why, n := range m.unfinished {
 		if s.Unfinished == nil {

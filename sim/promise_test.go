@@ -163,10 +163,15 @@ type promised struct {
 	policy.Rule
 	queue  admission.Config
 	flight admission.FlightConfig
+	hedge  attempt.HedgeConfig
 }
 
 func (p promised) name() string {
 	switch {
+	case p.hedge.On() && p.hedge.After > 0:
+		return p.Name + " hedged after " + p.hedge.After.String()
+	case p.hedge.On():
+		return p.Name + " hedged by quantile"
 	case p.queue.On():
 		return p.Name + " behind " + p.queue.Order.String()
 	case p.flight.On():
@@ -185,16 +190,18 @@ func allPromised() []promised {
 		switch rule.Name {
 		case "least-outstanding", "ewma-latency":
 			out = append(out, promised{Rule: rule, queue: queue})
+			out = append(out, promised{Rule: rule, hedge: attempt.HedgeConfig{Ratio: 0.5, Quantile: 0.9}})
 		case "cache-aware":
 			out = append(out, promised{Rule: rule, flight: admission.FlightConfig{MinTokens: 200, MaxWait: time.Second, MaxSiblings: 1}})
 			queue.Order, queue.Tokens = admission.LeastSlack, 500
 			flight := admission.FlightConfig{MinTokens: 200, MaxWait: 300 * time.Millisecond, MaxSiblings: 2}
-			out = append(out, promised{rule, queue, flight})
+			out = append(out, promised{Rule: rule, queue: queue, flight: flight})
 			queue.Order, queue.Fairness.By, queue.Fairness.Quantum = admission.FairLocal, admission.ByConversation, 2000
 			out = append(out, promised{Rule: rule, queue: queue})
 		case "predicted-ttft":
 			queue.Order, queue.Fairness.By, queue.MaxWaitRatio = admission.Fair, admission.ByConversation, 2
 			out = append(out, promised{Rule: rule, queue: queue})
+			out = append(out, promised{Rule: rule, hedge: attempt.HedgeConfig{Ratio: 0.5, After: 15 * time.Millisecond, Whole: 100 * time.Millisecond}})
 		}
 	}
 	return out
@@ -215,7 +222,7 @@ func promiseMachine(rule promised) flow.Config {
 	}
 	retry := promiseRetry()
 	return flow.Config{
-		Seed: promiseSeed, Retry: retry, Total: attempt.NewBudget(retry.Total()), Health: health.Default(),
+		Seed: promiseSeed, Retry: retry, Total: attempt.NewBudget(retry.Total()), Hedge: rule.hedge, Health: health.Default(),
 		Prefix:  prefix.Config{BudgetBytes: 8 << 20, SpeculativeTTL: 30 * time.Second},
 		Pools:   []flow.Pool{pool},
 		Explain: true,
@@ -453,6 +460,10 @@ func TestPromise(t *testing.T) {
 			live := promiseLive(t, rule, trace)
 			promiseCompare(t, simulated.decisions, live)
 			s := summarize(simulated)
+			if rule.hedge.On() && (s.hedged < len(trace)/100 || s.beatenFirst == 0 || s.wasted == 0) {
+				t.Errorf("hedging is not exercised: %d hedged, %d first attempts beaten", s.hedged, s.beatenFirst)
+			}
+			t.Logf("%d hedged, %d first attempts beaten", s.hedged, s.beatenFirst)
 			t.Logf("%d calls, %d decisions compared, %d overlapping, %d held, %d retries, %d given up, %d clients left, %d cut, %d without trust",
 				len(trace), len(live), s.overlapping, s.held, s.retries, s.givenUp, s.left, s.cut, s.mistrusted)
 			if (rule.name() == "cache-aware" || rule.name() == "predicted-ttft") && s.mistrusted == 0 {
@@ -470,7 +481,7 @@ func TestPromise(t *testing.T) {
 			if !rule.queue.On() && rule.flight.On() != (s.held > 0) {
 				t.Errorf("%d calls waited for siblings", s.held)
 			}
-			if rule.Name == "least-outstanding" && !rule.queue.On() && s.budgetSpent == 0 {
+			if rule.Name == "least-outstanding" && !rule.queue.On() && !rule.hedge.On() && s.budgetSpent == 0 {
 				t.Error("the kill did not ask for more retries than the budget grants")
 			}
 		})
@@ -507,9 +518,24 @@ func show(d selection.Decision) string {
 	return b.String()
 }
 
+// firstEngine returns where the call's first attempt went.
+func (r *promiseRun) firstEngine(call selection.CallID) int {
+	for _, d := range r.decisions {
+		if d.Call == call && d.Attempt == 0 {
+			for i := range promiseEngines {
+				if promiseName(i) == d.Candidates[d.Chosen].Endpoint {
+					return i
+				}
+			}
+		}
+	}
+	return -1
+}
+
 type promiseSummary struct {
 	overlapping, retries, givenUp, budgetSpent, left, cut int
 	held, refused, leftQueue, heldAgain                   int
+	hedged, beatenFirst, wasted                           int
 	mistrusted, wronglyMistrusted                         int // decisions that saw an endpoint load-only
 }
 
@@ -533,6 +559,13 @@ func summarize(r promiseRun) promiseSummary {
 		}
 		latest = max(latest, c.End)
 		s.retries += max(c.Attempts-1, 0)
+		if c.Hedged {
+			s.hedged++
+			s.wasted += c.Wasted
+			if c.Succeeded() && c.Engine != r.firstEngine(c.Call) {
+				s.beatenFirst++
+			}
+		}
 		if c.Held > 0 {
 			s.held++
 			if c.Attempts > 1 {

@@ -131,7 +131,7 @@ func (w *world) handle(e *event) {
 			e.life.leave(e.at)
 		}
 	case despairs:
-		if e.life.serial == e.serial && !e.life.over && !e.life.started {
+		if e.life.serial == e.serial && !e.life.over && e.life.winner == nil {
 			e.life.leave(e.at)
 		}
 	case tires:

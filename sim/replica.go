@@ -7,6 +7,7 @@ import (
 
 	"kvasir/engine"
 	"kvasir/gateway/attempt"
+	"kvasir/gateway/flow"
 	"kvasir/internal/kvblock"
 	"kvasir/internal/mono"
 	"kvasir/selection/signal"
@@ -18,18 +19,18 @@ type replica struct {
 	cfg    *Engine
 	index  int
 	eng    *engine.Engine // nil while it is down
-	lives  map[engine.ID]*life
+	guests map[engine.ID]*visit
 	next   mono.Time // of the planned step
 	visits uint64    // calls ever submitted
 	last   engine.Stats
 
-	streams   []*life // for progress
-	generated int64   // answer tokens, when it was last looked at
-	tells     bool    // every token, so that routers see by themselves that streams go on
+	streams   []*visit // for progress
+	generated int64    // answer tokens, when it was last looked at
+	tells     bool     // every token, so that routers see by themselves that streams go on
 }
 
 func (w *world) addReplica(i int) error {
-	p := &replica{world: w, cfg: &w.cfg.Engines[i], index: i, next: mono.Never, lives: map[engine.ID]*life{}}
+	p := &replica{world: w, cfg: &w.cfg.Engines[i], index: i, next: mono.Never, guests: map[engine.ID]*visit{}}
 	w.replicas = append(w.replicas, p)
 	p.tells = p.cfg.Config.EveryToken
 	w.queue.push(event{at: mono.Time(w.cfg.Sample), kind: pulses, engine: int32(i)})
@@ -81,45 +82,45 @@ func (p *replica) die(now mono.Time) {
 	}
 	p.last = p.eng.Stats()
 	p.eng, p.next = nil, mono.Never
-	lost := make([]*life, 0, len(p.lives))
-	for _, l := range p.lives {
-		lost = append(lost, l)
+	lost := make([]*visit, 0, len(p.guests))
+	for _, x := range p.guests {
+		lost = append(lost, x)
 	}
-	slices.SortFunc(lost, func(a, b *life) int { return cmp.Compare(a.call.Request.ID, b.call.Request.ID) })
-	clear(p.lives)
-	for _, l := range lost {
-		l.lent = false // the engine is gone
-		l.fail(now, attempt.Broken)
+	slices.SortFunc(lost, func(a, b *visit) int { return cmp.Compare(a.life.call.Request.ID, b.life.call.Request.ID) })
+	clear(p.guests)
+	for _, x := range lost {
+		x.lent = false // the engine is gone
+		x.end(now, attempt.Broken, flow.Usage{})
 	}
 }
 
-func (p *replica) submit(now mono.Time, l *life) {
+func (p *replica) submit(now mono.Time, x *visit) {
 	if p.eng == nil {
-		l.fail(now, attempt.ConnectFailed)
+		x.end(now, attempt.ConnectFailed, flow.Usage{})
 		return
 	}
-	if f, wait := p.fault(now, l); f != nil {
-		l.failNaming(now, f.Outcome, wait)
+	if f, wait := p.fault(now, x); f != nil {
+		x.refuse(now, f.Outcome, wait)
 		return
 	}
 	p.visits++
-	q := l.call.Prompt
+	q := x.life.call.Prompt
 	q.ID = engine.ID(p.visits)
 	if err := p.eng.Submit(now, q); err != nil {
-		l.fail(now, attempt.CallerFault)
+		x.end(now, attempt.CallerFault, flow.Usage{})
 		return
 	}
-	l.replica, l.id, l.lent = p, q.ID, true
-	p.lives[q.ID] = l
+	x.replica, x.id, x.lent = p, q.ID, true
+	p.guests[q.ID] = x
 	p.plan()
 }
 
-func (p *replica) abort(now mono.Time, l *life) {
-	if p.lives[l.id] != l {
+func (p *replica) abort(now mono.Time, x *visit) {
+	if p.guests[x.id] != x {
 		return
 	}
-	delete(p.lives, l.id)
-	p.eng.Abort(now, l.id)
+	delete(p.guests, x.id)
+	p.eng.Abort(now, x.id)
 	p.plan()
 }
 
@@ -157,15 +158,15 @@ func (p *replica) advance(now mono.Time) {
 	waited := &p.world.result.Waited[p.index]
 	*waited = max(*waited, eng.Stats().Waiting)
 	for _, out := range outputs {
-		l := p.lives[out.ID]
-		if l == nil {
-			continue // its client left; the running step still counted it
+		x := p.guests[out.ID]
+		if x == nil {
+			continue // it was aborted; the running step still counted it
 		}
 		if out.Finished {
-			delete(p.lives, out.ID)
-			l.lent = false
+			delete(p.guests, out.ID)
+			x.lent = false
 		}
-		l.output(now, &out)
+		x.output(now, &out)
 	}
 }
 
@@ -200,15 +201,15 @@ func (p *replica) pulse(now mono.Time) {
 // calls.
 func (p *replica) progress(now mono.Time) {
 	p.streams = p.streams[:0]
-	for _, l := range p.lives {
-		if l.reports && l.started && l.call.Request.Stream {
-			p.streams = append(p.streams, l)
+	for _, x := range p.guests {
+		if x.reports && x.begun && x.life.call.Request.Stream {
+			p.streams = append(p.streams, x)
 		}
 	}
-	slices.SortFunc(p.streams, func(a, b *life) int { return cmp.Compare(a.call.Request.ID, b.call.Request.ID) })
-	for _, l := range p.streams {
-		if l.replica == p { // one before it may have ended it
-			l.progress(now, p.eng.Generated(l.id))
+	slices.SortFunc(p.streams, func(a, b *visit) int { return cmp.Compare(a.life.call.Request.ID, b.life.call.Request.ID) })
+	for _, x := range p.streams {
+		if x.replica == p { // one before it may have ended it
+			x.progress(now, p.eng.Generated(x.id))
 		}
 	}
 }

@@ -106,6 +106,8 @@ var columns = slices.Concat(
 	one("kv_utilization", "KV,%", "%.1f", 100, func(s *Summary) Number { return s.KVUtilization }),
 	one("preemptions", "preempt", "%.0f", 1, func(s *Summary) Number { return s.Preemptions }),
 	one("retries", "retries", "%.0f", 1, func(s *Summary) Number { return s.Retries }),
+	one("hedges", "", "%.0f", 1, func(s *Summary) Number { return s.Hedges }),
+	one("wasted_prefill_ratio", "", "%.4f", 1, func(s *Summary) Number { return s.Wasted }),
 )
 
 // refusedByEngine explains the one outcome that is the workload's own fault.
@@ -176,6 +178,9 @@ func writeLosses(w io.Writer, rows []Row) error {
 	for i := range rows {
 		if n := rows[i].Skipped; n > 0 {
 			add(i, "%.6g calls were not sent, because one that they wait for failed", float64(n))
+		}
+		if n := rows[i].Hedges; n > 0 {
+			add(i, "%.6g calls were hedged, %.1f %% of all; what the slower attempts computed of prompts is %.1f %% of what answers took", float64(n), 100*float64(n)/float64(rows[i].Calls), 100*float64(rows[i].Wasted))
 		}
 		for _, why := range slices.Sorted(maps.Keys(rows[i].Unfinished)) {
 			add(i, "%.6g calls ended with %s%s", float64(rows[i].Unfinished[why]), why, refusedByEngine[why])

@@ -184,7 +184,10 @@ func (r *router) do(now mono.Time, actions []flow.Action) {
 		case flow.Ejected, flow.Returned, flow.Restarted, flow.TrustChanged, flow.Freed:
 			continue // for logs; the snapshot at the end has the state
 		case flow.Recall:
-			r.of(a.Ticket).recall(now)
+			r.of(a.Ticket).recall(now, a.Attempt)
+			continue
+		case flow.Won:
+			r.of(a.Ticket).won(now, a.Attempt)
 			continue
 		case flow.Dispatch:
 			decided = true
@@ -241,14 +244,13 @@ func (r *router) dispatch(now mono.Time, a *flow.Action) {
 		r.world.cfg.Decided(r.index, a.Decision)
 	}
 	l := r.know(a)
-	l.attempt, l.reports = a.Attempt, a.Progress
 	l.record.Attempts++
 	l.record.Held = a.Wait
-	l.record.Tokens = 0 // what an earlier attempt produced never reached the client
+	l.record.Hedged = l.record.Hedged || a.Hedge
 	e := r.engines[a.Slot]
 	l.record.Engine = e
 	r.world.result.Sent[e]++
-	r.world.replicas[e].submit(now, l)
+	r.world.replicas[e].submit(now, l.begin(a, e))
 }
 
 // drop forgets a call that is over.

@@ -61,6 +61,7 @@ type Scenario struct {
 	Misses int64
 
 	Retry  attempt.Config
+	Hedge  attempt.HedgeConfig // off by default
 	Health health.Config
 	Prefix prefix.Config
 	MaxAge time.Duration // of signals; 0: any age counts
@@ -240,7 +241,7 @@ func (s *Scenario) Router(g int) Router {
 	r := Router{
 		Scrape: s.Scrape, Delay: s.Delay, Limits: s.Limits,
 		Machine: flow.Config{
-			Seed: s.Seed + uint64(g), Retry: s.Retry, Health: s.Health, Prefix: s.Prefix,
+			Seed: s.Seed + uint64(g), Retry: s.Retry, Hedge: s.Hedge, Health: s.Health, Prefix: s.Prefix,
 			SLO: selection.SLO{TTFT: s.SLO.TTFT, TPOT: s.SLO.TPOT}, Pools: []flow.Pool{pool},
 		},
 	}

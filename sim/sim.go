@@ -141,6 +141,8 @@ type Record struct {
 	Prompt   int             // prompt tokens
 	Tokens   int             // answer tokens
 	Cached   int             // prompt tokens found in the prefix cache by the last attempt
+	Hedged   bool            // a second attempt ran beside another one
+	Wasted   int             // prompt tokens that engines computed for attempts that were beaten
 	Tag      any             // the call's
 }
 

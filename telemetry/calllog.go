@@ -88,6 +88,9 @@ func (c *Call) describe(d describer) {
 	if c.Tried != "" {
 		d.text("tried", c.Tried)
 	}
+	if c.Hedged {
+		d.yes("hedged", true)
+	}
 	if c.TTFT > 0 {
 		d.seconds("ttft_seconds", c.TTFT)
 	}

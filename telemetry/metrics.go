@@ -361,7 +361,7 @@ func (p *Pool) configure(v *vecs, endpoints []string) {
 		if after[e] = before[e]; after[e] == nil {
 			l := []string{p.model, p.pool, label(e, unknownName)}
 			after[e] = &Endpoint{
-				attempts:  newTally(v.attempts, ClientGone, l...),
+				attempts:  newTally(v.attempts, Beaten, l...),
 				ejections: v.ejections.WithLabelValues(l...), restarts: v.restarts.WithLabelValues(l...),
 				scraped:     v.scrapes.WithLabelValues(append(slices.Clip(l), "read")...),
 				scrapeBad:   v.scrapes.WithLabelValues(append(slices.Clip(l), "failed")...),

@@ -95,7 +95,7 @@ func TestSeriesExistFromTheStart(t *testing.T) {
 				want(t, got, fmt.Sprintf("kvasir_calls_total{model=%q,outcome=%q,pool=%q}", m.Model, o, p.Pool), 0)
 			}
 			for _, e := range p.Endpoints {
-				for o := Success; o <= ClientGone; o++ {
+				for o := Success; o <= Beaten; o++ {
 					want(t, got, fmt.Sprintf("kvasir_attempts_total{endpoint=%q,model=%q,outcome=%q,pool=%q}", e, m.Model, o, p.Pool), 0)
 				}
 			}

@@ -44,7 +44,7 @@ var (
 	attemptsTotal = series{name: "kvasir_attempts_total", kind: "counter", unit: "attempts", labels: append(slices.Clone(byEndpoint), "outcome"),
 		help: "Upstream attempts that ended, by endpoint and outcome."}
 	failuresTotal = series{name: "kvasir_attempt_failures_total", kind: "counter", unit: "attempts", labels: append(slices.Clone(byPool), "kind"),
-		help: "Upstream attempts that ended without success, by kind: connect_failed, connect_timeout, exhausted, broken, stale_connection, header_timeout, first_token_timeout, stalled, overdue, forfeited, recalled, bad_gateway, failed, stream_error, denied, missing, unusable, busy, limited, caller_fault, client_gone."}
+		help: "Upstream attempts that ended without success, by kind: connect_failed, connect_timeout, exhausted, broken, stale_connection, header_timeout, first_token_timeout, stalled, overdue, forfeited, recalled, bad_gateway, failed, stream_error, denied, missing, unusable, busy, limited, caller_fault, client_gone, beaten."}
 	ejectionsTotal = series{name: "kvasir_ejections_total", kind: "counter", unit: "ejections", labels: byEndpoint,
 		help: "Times that the endpoint has left rotation."}
 	restartsTotal = series{name: "kvasir_endpoint_restarts_total", kind: "counter", unit: "restarts", labels: byEndpoint,
@@ -125,6 +125,12 @@ var (
 		help: "How saturated the pool is, by axis, 1 being where calls below priority 0 stay out. waiting: work that is not begun; kv_usage: KV blocks in use; preemptions: calls put back for want of them; ttft: predicted time to first token against the SLO; each a mean over endpoints. overall: the mean over endpoints of each one's worst axis. No sample where nothing is known."}
 	flightCalls = series{name: "kvasir_single_flight_calls", kind: "gauge", unit: "calls", labels: byPool,
 		help: "Calls that wait for another one of the pool which computes a prefix that they share. No sample for a pool without single-flight."}
+	hedgesTotal = series{name: "kvasir_hedges_total", kind: "counter", unit: "attempts", labels: append(slices.Clone(byPool), "outcome"),
+		help: "Second attempts beside late first ones that have come to something. won: their content was first; lost: the first attempt's was, or the client left; failed: they ended without content. No sample for a pool whose calls are not hedged, as in the following two."}
+	hedgeWasted = series{name: "kvasir_hedge_wasted_prompt_tokens_total", kind: "counter", unit: "tokens", labels: byPool,
+		help: "Estimated prompt tokens of attempts that another one of their call has beaten, whichever was sent first: at most so much prefill was paid for and not used. No client is charged for it."}
+	hedgeAfter = series{name: "kvasir_hedge_after_seconds", kind: "gauge", unit: "seconds", labels: byPool,
+		help: "How long a streamed call may be without content until it is hedged. No sample while too few first tokens were seen to know."}
 	discoveryAge = series{name: "kvasir_discovery_age_seconds", kind: "gauge", unit: "seconds", labels: byPool,
 		help: "Time since the pool's discovery last succeeded. No sample for a pool without discovery."}
 	signalAge = series{name: "kvasir_signal_age_seconds", kind: "gauge", unit: "seconds", labels: byEndpoint,
@@ -172,7 +178,7 @@ var counted = []*series{
 
 // stated are the series that are read from a Snapshot.
 var stated = []*series{
-	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &queueCalls, &queueBytes, &queueTokens, &queuePredicted, &poolSaturation, &flightCalls, &discoveryAge, &signalAge,
+	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &hedgesTotal, &hedgeWasted, &hedgeAfter, &queueCalls, &queueBytes, &queueTokens, &queuePredicted, &poolSaturation, &flightCalls, &discoveryAge, &signalAge,
 	&endpointRunning, &endpointWaiting, &endpointKVUsage, &prefixTrust, &prefixPredicted, &prefixReported, &tenantCalls, &tenantRemaining, &tenantRequests, &tenantRefused, &tenantTokens, &tenantEstimated, &indexBytes, &indexBlocks,
 }
 

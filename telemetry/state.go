@@ -47,6 +47,7 @@ type ModelState struct {
 	Queues      []QueueState // of the pools that have one
 	Saturation  []SaturationState
 	Flights     []FlightState // of the pools whose calls wait for siblings
+	Hedges      []HedgeState  // of the pools whose late calls get a second attempt
 	Discovery   []DiscoveryState
 }
 
@@ -68,6 +69,14 @@ type SaturationState struct {
 type FlightState struct {
 	Pool  string
 	Calls int
+}
+
+// HedgeState is what has come of a pool's hedges.
+type HedgeState struct {
+	Pool              string
+	Won, Lost, Failed int64
+	Wasted            int64 // prompt tokens of attempts that were beaten
+	After             Value // seconds without content until a call is hedged
 }
 
 // DiscoveryState is how a pool that is discovered fares.
@@ -160,6 +169,16 @@ func (c *state) Collect(ch chan<- prometheus.Metric) {
 		}
 		for _, f := range m.Flights {
 			emit(&flightCalls, float64(f.Calls), model, label(f.Pool, noPool))
+		}
+		for _, h := range m.Hedges {
+			pool := label(h.Pool, noPool)
+			emit(&hedgesTotal, float64(h.Won), model, pool, "won")
+			emit(&hedgesTotal, float64(h.Lost), model, pool, "lost")
+			emit(&hedgesTotal, float64(h.Failed), model, pool, "failed")
+			emit(&hedgeWasted, float64(h.Wasted), model, pool)
+			if h.After.Known {
+				emit(&hedgeAfter, h.After.V, model, pool)
+			}
 		}
 		for _, q := range m.Queues {
 			labels := []string{model, label(q.Pool, noPool)}

@@ -25,12 +25,13 @@ const (
 	BackPressure                       // an endpoint said that it is full (429, 503 with Retry-After)
 	CallerFault                        // the request itself is wrong (4xx)
 	ClientGone                         // the client left before the answer's end
+	Beaten                             // of an attempt: another one of its call was first
 	Refused                            // the gateway answered by itself, for want of room or of an endpoint
 	outcomes                           // how many there are, plus one
 )
 
 var outcomeNames = [outcomes]string{
-	"unclassified", "success", "endpoint_failure", "back_pressure", "caller_fault", "client_gone", "refused",
+	"unclassified", "success", "endpoint_failure", "back_pressure", "caller_fault", "client_gone", "beaten", "refused",
 }
 
 // String returns the outcome's name as labels and log lines show it.
@@ -126,6 +127,7 @@ type Call struct {
 	Tried    string  // the attempts before the last: endpoint and failure of each; empty: there were none
 	Stream   bool    // the answer was streamed
 	Retry    bool    // its client had sent it before
+	Hedged   bool    // a second attempt ran beside another one
 
 	Conversation uint64 // the hash of the conversation that the call belongs to; 0: not known
 

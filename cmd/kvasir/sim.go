@@ -71,6 +71,10 @@ pool:
                              Retry-After that it was given; it counts as one call (default 0)
   --deadline D               after it a first token is worth nothing: the gateway refuses calls that
                              can't make it (default: there is none)
+  --hedge SPEC               a call without content after that time, or after that percentile of
+                             the times to first token, gets a second attempt elsewhere, within a
+                             share of the calls: p95,budget=5% or 400ms,budget=5%; whole=10s does
+                             so with answers that are not streamed, too (default: none)
   --max-num-seqs N, --max-num-batched-tokens N, --num-gpu-blocks N, --max-model-len N,
   --enable-chunked-prefill=BOOL, --enable-prefix-caching=BOOL
                              as vLLM's (default: the profile's)

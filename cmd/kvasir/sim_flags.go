@@ -52,6 +52,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	shared := f.String("sharing", "none", "")
 	queue := f.String("queue", "", "")
 	flight := f.String("single-flight", "", "")
+	hedge := f.String("hedge", "", "")
 	var e replicaFlags
 	e.flags(f)
 	var down, slow, join repeated
@@ -223,6 +224,11 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	errs = append(errs, flatten(err)...)
 	if s.Queue = held; given["queue"] && *queue == "" {
 		errs = append(errs, errors.New("--queue: is empty; allowed: work=500ms,order=fifo and the like"))
+	}
+	hedged, err := parseHedge(*hedge)
+	errs = append(errs, flatten(err)...)
+	if s.Hedge = hedged; given["hedge"] && *hedge == "" {
+		errs = append(errs, errors.New("--hedge: is empty; allowed: p95,budget=5% and the like"))
 	}
 	followed, err := parseFlights(*flight)
 	errs = append(errs, flatten(err)...)

@@ -137,6 +137,7 @@ type simConfig struct {
 	Gateways   int      `json:"gateways"`
 	Sharing    string   `json:"sharing"`
 	Queue      string   `json:"queue,omitempty"`
+	Hedge      string   `json:"hedge,omitempty"`
 	ScrapeS    float64  `json:"scrape_s"`
 	SLO        string   `json:"slo"`
 	Seed       uint64   `json:"seed"`
@@ -148,7 +149,7 @@ func (o *simOptions) describe(w *loadedWorkload) simConfig {
 		Workload: w.name, Sessions: w.sessions, Calls: w.calls, LengthS: w.length.Seconds(), RateScale: o.rate,
 		WarmupS: o.warmupOf(w).Seconds(), BlockSize: o.scenario.Engines[0].Config.BlockTokens,
 		ScrapeS: o.scenario.Scrape.Seconds(), Seed: o.seed, Seeds: o.seeds,
-		Notes: slices.Clone(w.notes), Events: o.events, Queue: queueText(o.scenario.Queue, o.scenario.Flight),
+		Notes: slices.Clone(w.notes), Events: o.events, Queue: queueText(o.scenario.Queue, o.scenario.Flight), Hedge: hedgeText(o.scenario.Hedge),
 	}
 	if o.scenario.Flight.On() {
 		var blind []string
@@ -279,6 +280,9 @@ func (c *simConfig) write(out io.Writer, gateways string) {
 	fmt.Fprintf(out, "closed loop: %s\n", c.ClosedLoop)
 	if c.Queue != "" {
 		fmt.Fprintln(out, c.Queue)
+	}
+	if c.Hedge != "" {
+		fmt.Fprintln(out, c.Hedge)
 	}
 	if len(c.Events) > 0 {
 		fmt.Fprintln(out, strings.Join(c.Events, ", "))

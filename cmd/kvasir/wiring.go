@@ -131,6 +131,12 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 			Prefix: prefix.Config{BudgetBytes: int64(c.Prefix.Index), SpeculativeTTL: c.Prefix.Speculative},
 		},
 	}
+	if mc.Hedge.Budget > 0 {
+		m.Machine.Hedge = attempt.HedgeConfig{Ratio: mc.Hedge.Budget, Whole: mc.Hedge.Whole}
+		if err := m.Machine.Hedge.SetAfter(mc.Hedge.After); err != nil {
+			return m, fmt.Errorf("hedge: after: %w", err)
+		}
+	}
 	for _, pc := range mc.Pools {
 		dialect, err := upstream.Lookup(pc.Engine)
 		if err != nil {

@@ -63,6 +63,8 @@ const (
 	CallerFault
 	// ClientGone: the client left; the attempt was aborted.
 	ClientGone
+	// Beaten: another attempt of the same call was first; this one was aborted.
+	Beaten
 
 	outcomes
 )
@@ -78,6 +80,7 @@ const (
 	ClassBackPressure
 	ClassCallerFault
 	ClassClientGone
+	ClassBeaten // nobody: another attempt was first
 )
 
 // Evidence is what an outcome before the first content says against its endpoint.
@@ -127,10 +130,11 @@ var table = [outcomes]traits{
 	Limited:           {"limited", ClassBackPressure, NoEvidence, true},
 	CallerFault:       {"caller_fault", ClassCallerFault, NoEvidence, false},
 	ClientGone:        {"client_gone", ClassClientGone, NoEvidence, false},
+	Beaten:            {"beaten", ClassBeaten, NoEvidence, false},
 }
 
 var classNames = [...]string{
-	"success", "endpoint_failure", "back_pressure", "caller_fault", "client_gone",
+	"success", "endpoint_failure", "back_pressure", "caller_fault", "client_gone", "beaten",
 }
 
 // Failures returns the names of all outcomes but Success.

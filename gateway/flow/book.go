@@ -16,6 +16,7 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 	c := &m.calls[i]
 	c.phase, c.slot, c.dispatched = running, slot, now
 	c.committed, c.unseen, c.recalled = false, true, false
+	m.watch(i)
 
 	s := &m.state[slot]
 	if s.unanswered == 0 {
@@ -75,6 +76,7 @@ func (m *Machine) charge(now mono.Time, i int32, slot selection.Slot) {
 func (m *Machine) release(now mono.Time, i int32) {
 	c := &m.calls[i]
 	s := &m.state[c.slot]
+	m.unwatch(i)
 	if c.older != none {
 		m.calls[c.older].newer = c.newer
 	}

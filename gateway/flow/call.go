@@ -17,6 +17,7 @@ const (
 	failed           // waiting for the wake-up that decides whether another attempt follows
 	backingOff       // waiting for the end of its backoff
 	held             // waiting in a pool's queue, or for a sibling
+	spent            // its own attempt is over, and the one beside it is not
 )
 
 // call is the machine's record of one client's call. Records are reused.
@@ -61,6 +62,8 @@ type call struct {
 	nTried int
 	last   attempt.Outcome // of the attempt before
 	wait   time.Duration   // that its endpoint named with back-pressure
+
+	pairing
 
 	next int32 // free list
 }
@@ -128,6 +131,12 @@ func (c *call) mayBother() bool {
 
 // newCall takes a record for a call and copies the request into it.
 func (m *Machine) newCall(q *selection.Request) int32 {
+	m.inFlight++
+	return m.record(q)
+}
+
+// record takes a record and copies the request into it.
+func (m *Machine) record(q *selection.Request) int32 {
 	i := m.freeCall
 	if i == none {
 		i = int32(len(m.calls))
@@ -137,9 +146,8 @@ func (m *Machine) newCall(q *selection.Request) int32 {
 	}
 	c := &m.calls[i]
 	blocks := append(c.request.Blocks[:0], q.Blocks...)
-	*c = call{phase: running, request: *q, older: none, newer: none, next: none}
+	*c = call{phase: running, request: *q, older: none, newer: none, next: none, pairing: pairing{twin: none}}
 	c.request.Blocks = blocks
-	m.inFlight++
 	return i
 }
 
@@ -154,7 +162,9 @@ func (m *Machine) forget(i int32) {
 		c.request.Blocks = nil
 	}
 	c.next, m.freeCall = m.freeCall, i
-	m.inFlight--
+	if !c.hedge {
+		m.inFlight--
+	}
 }
 
 // lookup returns the call that a ticket names, or nil when the machine no longer holds
@@ -164,19 +174,23 @@ func (m *Machine) lookup(t Ticket) *call {
 		return nil
 	}
 	c := &m.calls[t.index]
-	if c.phase == unused || c.request.ID != t.Call {
+	if c.phase == unused || c.hedge || c.request.ID != t.Call {
 		return nil
 	}
 	return c
 }
 
-// running returns the call if it is the given attempt that is running.
-func (m *Machine) running(t Ticket, attempt int) *call {
-	c := m.lookup(t)
-	if c == nil || c.phase != running || c.attempt != attempt {
-		return nil
+// running returns the record of the given attempt, if it runs: the call's own, or its hedge's.
+func (m *Machine) running(t Ticket, attempt int) (int32, *call) {
+	c, i := m.lookup(t), t.index
+	if c != nil && c.twin != none && c.attempt != attempt {
+		i = c.twin
+		c = &m.calls[i]
 	}
-	return c
+	if c == nil || c.phase != running || c.attempt != attempt {
+		return none, nil
+	}
+	return i, c
 }
 
 // mayAsk reports whether the call may go to endpoints of this kind.

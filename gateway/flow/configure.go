@@ -53,13 +53,14 @@ func (m *Machine) Placement(c Config) []Placed {
 func (m *Machine) configure(now mono.Time, c Config) []Placed {
 	anew := c.Retry != m.retry
 	m.total = c.Total
+	m.rehedge(c.Hedge)
 	m.bound, m.retry, m.health, m.explain = c.Calls, c.Retry, c.Health, c.Explain
 
 	former := m.pools
 	m.pools = make([]*pool, 0, len(c.Pools))
 	for i, pc := range c.Pools {
 		at := slices.IndexFunc(former, func(p *pool) bool { return p.name == pc.Name })
-		p := &pool{view: selection.View{Version: 1}}
+		p := &pool{view: selection.View{Version: 1}, hedging: newHedging()}
 		if at >= 0 {
 			p = former[at]
 		}
@@ -109,6 +110,7 @@ func (m *Machine) configure(now mono.Time, c Config) []Placed {
 	m.occupyAll()
 	m.rebook()
 	m.rebind()
+	m.armHedges()
 	return placed
 }
 

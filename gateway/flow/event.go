@@ -33,6 +33,7 @@ const (
 	reportAlive
 	reportProgress
 	reportFirst
+	reportClaim
 	reportDone
 	reportLeft
 	reportPeer
@@ -73,6 +74,12 @@ func Wake() Event { return Event{kind: wakeUp} }
 // FirstToken reports an attempt's first content: the call is committed to it.
 func FirstToken(t Ticket, attempt int) Event {
 	return Event{kind: reportFirst, ticket: t, attempt: attempt}
+}
+
+// Claim reports that an attempt's answer can't be held back any longer, though no content of it
+// has come: no other attempt may follow, nor run beside it.
+func Claim(t Ticket, attempt int) Event {
+	return Event{kind: reportClaim, ticket: t, attempt: attempt}
 }
 
 // Done reports that an attempt's upstream has ended.
@@ -142,6 +149,9 @@ const (
 	// Recall: abort the call's attempt, unless its first content has come, and report it as
 	// done with attempt.Recalled: its endpoint leaves, or says nothing any more.
 	Recall
+	// Won: of the call's two attempts this one goes on. Pass its answer on; abort the other one,
+	// whatever it has brought, and report it as done with attempt.Beaten.
+	Won
 	// Ejected: an endpoint has left rotation; Cause says why. For the driver's log; nothing
 	// else is to do.
 	Ejected
@@ -221,6 +231,7 @@ type Action struct {
 	Reason     Reason
 	Ticket     Ticket
 	Attempt    int           // 0 is the first
+	Hedge      bool          // Dispatch: beside the call's other attempt, which runs on
 	Pool       int           // index into Config.Pools
 	Wait       time.Duration // Dispatch, GiveUp: how long the call has been held; Refuse for a queue's bound: how long those before it are predicted to wait, 0 where that is not known
 	Again      time.Duration // GiveUp of a call that was shed: how long those that went before it are predicted to wait, likewise

@@ -61,7 +61,7 @@ func (c *call) pay(cost float64) {
 
 // progress charges for what of the answer has come.
 func (m *Machine) progress(r *report) {
-	c := m.running(r.ticket, r.attempt)
+	_, c := m.running(r.ticket, r.attempt)
 	if c == nil || c.bill.queue == nil || r.tokens <= c.bill.answer {
 		return
 	}
@@ -69,10 +69,10 @@ func (m *Machine) progress(r *report) {
 	c.bill.answer = r.tokens
 }
 
-// settle makes the bill of an attempt that has ended true. What its principal did not get is
+// square makes the bill of an attempt that has ended true. What its principal did not get is
 // given back: it will be charged for another attempt. A client that leaves is charged for what
 // it has set off.
-func (m *Machine) settle(c *call, o attempt.Outcome, u Usage) {
+func (m *Machine) square(c *call, o attempt.Outcome, u Usage) {
 	b := &c.bill
 	if b.queue == nil {
 		return

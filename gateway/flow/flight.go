@@ -85,7 +85,7 @@ func (m *Machine) unfollow(now mono.Time, i int32) {
 // who can be picked.
 func (m *Machine) lead(now mono.Time, i int32, p *pool, slot selection.Slot) {
 	c := &m.calls[i]
-	if p.flights == nil || !c.showsStart() {
+	if p.flights == nil || c.hedge || !c.showsStart() {
 		return // who waited for an answer that comes whole would wait for its end
 	}
 	if !m.finds(slot) {

@@ -28,7 +28,7 @@ func (m *Machine) judge(r *report, c *call) {
 	case c.resort:
 		// That it is out of rotation is known.
 	case o.Evidence() == attempt.Certain,
-		o.Evidence() == attempt.Probable && c.nTried == 0,
+		o.Evidence() == attempt.Probable && m.root(c).nTried == 0,
 		o.Evidence() == attempt.Doubtful && c.probe:
 		m.fail(r.at, c.slot, o, c.probe)
 	case c.probe:
@@ -92,11 +92,12 @@ func (m *Machine) succeed(at mono.Time, c *call) {
 		m.refresh(at, c.slot)
 		m.notice(Action{Kind: Returned, Slot: c.slot})
 	}
-	for i, t := range c.tried[:c.nTried] {
+	root := m.root(c)
+	for i, t := range root.tried[:root.nTried] {
 		if t.outcome.Evidence() == attempt.Doubtful && m.endpoints[t.slot].Generation == t.generation {
 			m.fail(at, t.slot, t.outcome, false)
 		}
-		c.tried[i].outcome = attempt.Success // it counts once
+		root.tried[i].outcome = attempt.Success // it counts once
 	}
 }
 

@@ -36,7 +36,8 @@ type Config struct {
 	Seed    uint64 // root of all randomness
 	Calls   int    // most calls in flight; 0: no bound
 	Retry   attempt.Config
-	Total   Purse // of the retries of all models together; nil: each pool's own budget alone bounds them
+	Total   Purse               // of the retries of all models together; nil: each pool's own budget alone bounds them
+	Hedge   attempt.HedgeConfig // a hedge counts among the attempts that Retry allows
 	Health  health.Config
 	Prefix  prefix.Config // used where a policy uses overlap
 	SLO     selection.SLO // for the policies
@@ -75,6 +76,7 @@ type Machine struct {
 	seed      uint64
 	bound     int
 	retry     attempt.Config
+	hedging   attempt.HedgeConfig
 	health    health.Config
 	prefixing prefix.Config
 	explain   bool
@@ -106,10 +108,12 @@ type Machine struct {
 	charged  int // of those, with an attempt that is charged
 
 	total     Purse
+	hedges    *attempt.Budget
 	pending   []report // of one instant, not folded yet
 	verdicts  []Ticket // failed calls whose fate the next wake-up decides, in fold order
 	backoffs  []backoff
 	silenceAt mono.Time // when an endpoint may next be found silent; Never: none
+	hedgeAt   mono.Time // when a call may next be hedged; Never: none is watched
 	recallAt  mono.Time // when the recall of calls goes on; Never: none waits
 	loadOnly  int       // endpoints whose beliefs are not relied on
 	holding   int       // calls that wait in queues
@@ -145,6 +149,7 @@ type endpointState struct {
 	promptSeen int64     // prompt tokens of answers that reported how many were cached
 	cachedSeen int64     // of those, found in the prefix cache
 	dispatched int64     // attempts ever sent
+	beaten     int64     // of those, overtaken by another attempt of their call
 	restarts   int64
 	pushes     int // answers of back-pressure in a row
 	torn       int // answers in a row that broke after their first content
@@ -177,7 +182,7 @@ const none = -1
 func New(c Config) *Machine {
 	m := &Machine{
 		seed: c.Seed, freeCall: none,
-		silenceAt: mono.Never, recallAt: mono.Never, admitAt: mono.Never, followAt: mono.Never, wakeAt: mono.Never,
+		silenceAt: mono.Never, hedgeAt: mono.Never, recallAt: mono.Never, admitAt: mono.Never, followAt: mono.Never, wakeAt: mono.Never,
 	}
 	m.configure(0, c)
 	return m
@@ -267,6 +272,8 @@ func (m *Machine) apply(r *report) {
 		m.progress(r)
 	case reportFirst:
 		m.firstToken(r)
+	case reportClaim:
+		m.claimed(r)
 	case reportDone:
 		m.done(r)
 	case reportLeft:
@@ -316,6 +323,7 @@ func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 		m.wait(now, i, p, f)
 		m.actions = append(m.actions, Action{Kind: Hold, Ticket: Ticket{Call: q.ID, index: i}, Pool: p.position})
 	}
+	m.hedges.Earn(now)
 }
 
 // full reports whether the model has as many calls in flight as it may.
@@ -427,7 +435,7 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 	choice := pool.policy.Pick(&pool.view, &c.request, &m.random)
 	slot := pool.view.Candidates[choice.Index]
 	a := Action{
-		Kind: Dispatch, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt,
+		Kind: Dispatch, Ticket: m.ticket(i), Attempt: c.attempt, Hedge: c.hedge,
 		Pool: pool.position, Slot: slot, Generation: m.endpoints[slot].Generation, Wait: c.waited,
 		Predicted: choice.Predicted, Progress: pool.fair(),
 	}
@@ -445,20 +453,22 @@ func (m *Machine) pick(now mono.Time, i int32, pool *pool) {
 
 // firstToken commits the call to its attempt.
 func (m *Machine) firstToken(r *report) {
-	c := m.running(r.ticket, r.attempt)
-	if c == nil || c.committed {
+	i, c := m.running(r.ticket, r.attempt)
+	if c == nil || c.committed || c.beaten {
 		return
 	}
+	m.settle(r.at, i)
 	c.committed = true
 	s := &m.state[c.slot]
+	m.learnFirst(s.pool, c, r.at.Sub(c.dispatched))
 	s.unanswered--
 	m.succeed(r.at, c)
 	if c.showsStart() {
-		m.passed(r.at, r.ticket.index)
+		m.passed(r.at, i)
 		s.answered, s.lastFirst = true, r.at
 	}
 	if c.pending {
-		m.served(r.at, r.ticket.index)
+		m.served(r.at, i)
 	}
 	c.first = r.at
 	m.touch(c.slot)
@@ -472,7 +482,7 @@ func (m *Machine) firstToken(r *report) {
 		l.Learn(&m.end.Sample)
 	}
 	if x := s.pool.shadow; x != nil && x.learner != nil && c.showsStart() {
-		m.end.Sample = x.sample(r.ticket.index, c)
+		m.end.Sample = x.sample(i, c)
 		x.learner.Learn(&m.end.Sample)
 	}
 }
@@ -480,7 +490,7 @@ func (m *Machine) firstToken(r *report) {
 // done releases an attempt that has ended. A failure before the first content leaves the
 // call waiting for its verdict; every other end is the call's.
 func (m *Machine) done(r *report) {
-	c := m.running(r.ticket, r.attempt)
+	i, c := m.running(r.ticket, r.attempt)
 	if c == nil {
 		return
 	}
@@ -488,6 +498,13 @@ func (m *Machine) done(r *report) {
 	if r.usage.CachedKnown {
 		s.promptSeen += int64(r.usage.Prompt)
 		s.cachedSeen += int64(r.usage.Cached)
+	}
+	if c.beaten {
+		m.outrun(r, i)
+		return
+	}
+	if r.outcome == attempt.Success {
+		m.settle(r.at, i)
 	}
 	if r.usage.CachedKnown && c.committed {
 		m.compare(r.at, c, r.usage)
@@ -497,27 +514,41 @@ func (m *Machine) done(r *report) {
 		l.LearnEnd(&m.end)
 	}
 	if x := s.pool.shadow; x != nil && x.endLearner != nil && c.committed && r.outcome == attempt.Success {
-		m.end = selection.End{Sample: x.sample(r.ticket.index, c), Ended: r.at, ShowsStart: c.showsStart(), Usage: r.usage}
+		m.end = selection.End{Sample: x.sample(i, c), Ended: r.at, ShowsStart: c.showsStart(), Usage: r.usage}
 		x.endLearner.LearnEnd(&m.end)
 	}
 	if r.outcome == attempt.Success {
 		s.pool.service.Learn(r.at.Sub(c.dispatched))
 		m.earn(r.at, s.pool, c)
 	}
-	m.settle(c, r.outcome, r.usage)
+	m.square(c, r.outcome, r.usage)
 	m.judge(r, c)
 	tried := trial{s.pool, c.slot, m.endpoints[c.slot].Generation, r.outcome, s.suspect(m.health)}
-	m.release(r.at, r.ticket.index)
-	if c.committed || !r.outcome.Retryable() {
-		m.forget(r.ticket.index)
+	m.release(r.at, i)
+	root := m.root(c)
+	if root.settled {
+		m.conclude(i)
 		return
 	}
-	c.phase, c.last, c.wait = failed, r.outcome, r.wait
 	// A stale connection says nothing about its endpoint: the call may go there again.
 	if r.outcome != attempt.StaleConnection {
-		c.tried[c.nTried] = tried
-		c.nTried++
+		root.tried[root.nTried] = tried
+		root.nTried++
 	}
+	if c.hedge {
+		tried.pool.hedging.Failed++
+	}
+	root.final = root.final || !r.outcome.Retryable()
+	if m.twinRuns(c) {
+		m.retire(i)
+		return
+	}
+	if root.final {
+		m.conclude(i)
+		return
+	}
+	m.rejoin(i)
+	root.phase, root.last, root.wait = failed, r.outcome, r.wait
 	m.verdicts = append(m.verdicts, r.ticket)
 }
 
@@ -533,6 +564,7 @@ func (m *Machine) left(r *report) {
 			m.probeLost(r.at, c.slot)
 		}
 		m.release(r.at, r.ticket.index)
+	case spent: // its hedge runs on
 	case held:
 		if c.follows != nil {
 			m.unfollow(r.at, r.ticket.index)
@@ -540,5 +572,6 @@ func (m *Machine) left(r *report) {
 			m.unhold(r.at, r.ticket.index)
 		}
 	}
+	m.leaveTwin(r.at, c)
 	m.forget(r.ticket.index)
 }

@@ -17,6 +17,7 @@ type pool struct {
 	queue    *admission.Queue   // nil: the pool holds no calls
 	flights  *admission.Flights // nil: none of its calls waits for another
 	overload admission.Overload
+	hedging  hedging
 
 	drain      admission.Speed // of the queue, while calls wait
 	drainSince mono.Time       // when one left it last, or it began to hold any
@@ -164,6 +165,9 @@ func (p *pool) candidate(m *Machine, now mono.Time, c *call, a among, slot selec
 	}
 	if s.draining && !c.request.Owned || c.excludes(slot, m.endpoints[slot].Generation) {
 		return false
+	}
+	if c.hedge && s.breaker.State() != health.InRotation {
+		return false // a hedge is no probe
 	}
 	return a == everybody || s.breaker.Permits(now) && (a == bothered || now >= s.busyUntil)
 }

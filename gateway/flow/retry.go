@@ -30,11 +30,12 @@ func (m *Machine) wake(now mono.Time) {
 	m.endBackoffs(now)
 	m.watchSilence(now)
 	m.recall(now)
+	m.sendHedges(now)
 	if now >= m.admitAt {
 		m.admit(now)
 	}
 
-	next := min(m.silenceAt, m.recallAt, m.followAt, m.admitAt)
+	next := min(m.silenceAt, m.hedgeAt, m.recallAt, m.followAt, m.admitAt)
 	if len(m.backoffs) > 0 {
 		next = min(next, m.backoffs[0].until)
 	}
@@ -45,13 +46,14 @@ func (m *Machine) wake(now mono.Time) {
 	m.requestWake(max(next, now+1))
 }
 
-// needsVerdict reports whether a queued report will leave its call waiting for one.
+// needsVerdict reports whether a queued report will leave its call waiting for one: whether
+// another attempt follows, or which of two goes on.
 func (m *Machine) needsVerdict(r report) bool {
-	if r.kind != reportDone || !r.outcome.Retryable() {
+	if r.kind != reportFirst && r.kind != reportClaim && r.kind != reportDone {
 		return false
 	}
 	c := m.lookup(r.ticket)
-	return c != nil && !c.committed
+	return c != nil && !c.settled && (c.twin != none || r.kind == reportDone && r.outcome.Retryable())
 }
 
 // verdict decides whether a failed call gets another attempt.

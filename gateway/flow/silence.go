@@ -67,7 +67,11 @@ func (m *Machine) recallFrom(now mono.Time, slot selection.Slot) bool {
 	}
 	for ; i != none; i = m.calls[i].newer {
 		c := &m.calls[i]
-		if c.committed || c.recalled || c.attempt >= m.retry.Ceiling() {
+		if c.recalled || c.beaten || m.root(c).settled || c.attempt >= m.retry.Ceiling() {
+			continue
+		}
+		if m.twinRuns(c) { // it has another attempt, unless that one fails
+			m.recallAt = min(m.recallAt, now.Add(recallEvery))
 			continue
 		}
 		if c.probe && now.Sub(c.dispatched) < m.health.Stall { // it may yet be answered
@@ -79,7 +83,7 @@ func (m *Machine) recallFrom(now mono.Time, slot selection.Slot) bool {
 		}
 		c.recalled = true
 		m.actions = append(m.actions, Action{
-			Kind: Recall, Ticket: Ticket{Call: c.request.ID, index: i}, Attempt: c.attempt,
+			Kind: Recall, Ticket: m.ticket(i), Attempt: c.attempt,
 			Pool: m.state[slot].pool.position, Slot: slot, Generation: m.endpoints[slot].Generation,
 		})
 	}

@@ -32,6 +32,7 @@ type PoolState struct {
 	Saturation   admission.Saturation
 	Following    int          // calls that wait for a sibling; -1: none ever does
 	Shadow       *ShadowState // nil: no other policy ranks the pool's calls beside its own
+	Hedge        *HedgeState  // nil: its calls are not hedged
 	Endpoints    []EndpointState
 }
 
@@ -61,6 +62,7 @@ type EndpointState struct {
 	Trust                      signal.Trust  // in these beliefs
 	Compared                   signal.Tokens // likewise: predicted to be cached, and found there
 	Dispatched                 int64         // attempts ever sent
+	Beaten                     int64         // of those, overtaken by another attempt of their call
 	PromptTokens, CachedTokens int64         // of answers that reported both
 }
 
@@ -91,6 +93,7 @@ func (m *Machine) Snapshot(now mono.Time) Snapshot {
 		if p.flights != nil {
 			ps.Following = p.flights.Waiting()
 		}
+		ps.Hedge = m.describeHedges(p)
 		if p.shadow != nil {
 			ps.Shadow = p.shadow.describe()
 		}
@@ -111,7 +114,7 @@ func (m *Machine) describe(slot selection.Slot) EndpointState {
 		Health: s.breaker.State(), Cause: s.breaker.Cause(), Healthy: s.breaker.Healthy(), Failures: s.breaker.Failures(),
 		BusyFor: max(s.busyUntil.Sub(m.last), 0), Share: 1, Draining: s.draining, Leaving: s.leaving, Restarts: s.restarts,
 		Believed: s.pool.usesOverlap, Trust: s.trust.State(), Compared: s.compared,
-		Dispatched: s.dispatched, PromptTokens: s.promptSeen, CachedTokens: s.cachedSeen,
+		Dispatched: s.dispatched, Beaten: s.beaten, PromptTokens: s.promptSeen, CachedTokens: s.cachedSeen,
 	}
 	e.Weight = s.weight
 	if s.fresh {

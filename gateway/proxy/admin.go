@@ -305,6 +305,12 @@ func (g *Gateway) State() telemetry.Snapshot {
 			if p.Following >= 0 {
 				ms.Flights = append(ms.Flights, telemetry.FlightState{Pool: p.Name, Calls: p.Following})
 			}
+			if h := p.Hedge; h != nil {
+				ms.Hedges = append(ms.Hedges, telemetry.HedgeState{
+					Pool: p.Name, Won: h.Won, Lost: h.Lost, Failed: h.Failed, Wasted: h.Wasted,
+					After: telemetry.Value{V: h.After.Seconds(), Known: h.After > 0},
+				})
+			}
 			if q := p.Queue; q != nil {
 				ms.Queues = append(ms.Queues, telemetry.QueueState{Pool: p.Name, Calls: q.Calls, Bytes: q.Bytes, Tokens: q.Tokens, Wait: q.Wait.Seconds()})
 			}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"kvasir/api"
-	"kvasir/api/sse"
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/gateway/limit"
@@ -55,8 +54,8 @@ type call struct {
 	lined       time.Duration // spent behind its siblings
 	accompanied bool          // the watch over it has begun
 
-	answer answer // of the running attempt
-	booked int64  // what the stream's reader is booked to hold of an event
+	race   *race // with an attempt beside the first; nil: there will be none
+	runner int   // of the race
 
 	counted bool // among the calls in flight
 	large   bool // its body was
@@ -64,24 +63,17 @@ type call struct {
 	leaked  bool // the answer quotes its endpoint's key: it was cut before that
 
 	*scratch
+	*try // of the running attempt
 }
 
 // scratch is what a call's record keeps for the next call.
 type scratch struct {
 	out     outlet
-	dog     watchdog
 	word    chan flow.Action   // the machine's; one at a time
 	turn    chan limit.Verdict // the book of limits', to a call that waits for its siblings; likewise
-	lent    *lent              // to the transport
 	reader  api.Reader
 	blocks  kvblock.Writer
-	edits   [3]api.Edit // of the body, for the running attempt
-	events  sse.Reader
-	scan    api.BodyScanner
-	buf     []byte // what was read from upstream last
 	session []byte // what names the conversation
-	kept    []byte // bytes held back before the commitment point, booked as buffered
-	secret  keyWatch
 }
 
 const readBuffer = 32 << 10
@@ -91,7 +83,7 @@ const readBuffer = 32 << 10
 const keptScratch = 1 << 20
 
 func newScratch() *scratch {
-	return &scratch{buf: make([]byte, readBuffer), word: make(chan flow.Action, 1), turn: make(chan limit.Verdict, 1), lent: newLent()}
+	return &scratch{word: make(chan flow.Action, 1), turn: make(chan limit.Verdict, 1)}
 }
 
 // serve is a call's whole life: read, identify, place, attempt until committed, account.
@@ -164,6 +156,7 @@ func (c *call) end() {
 	if c.held {
 		c.left()
 	}
+	panicked := c.endRace()
 	switch {
 	case c.record.Outcome == telemetry.ClientGone && c.wasCut():
 		c.tellCut()
@@ -176,8 +169,7 @@ func (c *call) end() {
 	g := c.g
 	c.giveKept()
 	c.bookEvent(0)
-	big := cap(c.kept) > keptScratch
-	big = big || c.large
+	big := c.big() || c.large
 	c.dropBody()
 	c.record.Held += c.lined
 	c.settle()
@@ -191,6 +183,9 @@ func (c *call) end() {
 	abort := c.abort
 	c.forget(big)
 	g.kept.Put(c)
+	if panicked != nil {
+		panic(panicked)
+	}
 	if abort {
 		panic(http.ErrAbortHandler)
 	}
@@ -207,11 +202,11 @@ func (c *call) uncount() {
 // forget drops what must not outlive the call and keeps the buffers, unless they grew big.
 func (c *call) forget(big bool) {
 	if big {
-		c.scratch = newScratch()
+		c.scratch, c.try = newScratch(), newTry()
 	}
 	c.reader.Reset() // it still points to the body
-	c.edits = [3]api.Edit{}
-	*c = call{scratch: c.scratch}
+	c.try.forget()
+	*c = call{scratch: c.scratch, try: c.try}
 }
 
 // read takes the body in. It reports whether the call goes on.
@@ -348,6 +343,7 @@ func (c *call) asks() (api.Request, error) {
 func (c *call) place() {
 	before := time.Now()
 	c.offer()
+	c.prepare()
 	a := c.model.router.arrive(c)
 	if s := c.g.service.Load(); a.Kind == flow.Refuse && a.Reason == flow.NoEndpoint && s != c.svc {
 		// A reload came while the body did: the model may be there under another name now.
@@ -356,6 +352,7 @@ func (c *call) place() {
 			return
 		}
 		c.offer()
+		c.prepare()
 		a = c.model.router.arrive(c)
 	}
 	pick := time.Since(before)
@@ -409,24 +406,52 @@ func (c *call) accompany() {
 
 // reportFailure tells the machine of an attempt that has failed.
 func (c *call) reportFailure() {
+	c.noteTried(&c.answer)
+	c.model.router.failed(c, c.ending(flow.Usage{}))
+}
+
+func (c *call) noteTried(a *answer) {
 	if c.record.Tried != "" {
 		c.record.Tried += ", "
 	}
-	c.record.Tried += c.answer.endpoint.name + " " + c.answer.outcome.String()
-	c.model.router.report(c.ending(flow.Usage{}))
+	c.record.Tried += a.endpoint.name + " " + a.outcome.String()
 }
 
 // hear waits for the machine's word, or for the client to leave, or for the end of the time
-// that the whole call may take.
+// that the whole call may take, or for the attempt that runs beside the one that has failed.
 func (c *call) hear() (flow.Action, bool) {
+	second := c.race.ended()
+	last := c.record.Attempts > 0 && !c.answer.outcome.Retryable() // no other follows
+	if last && second == nil {
+		c.conclude(c)
+		return flow.Action{}, false
+	}
 	var overdue <-chan time.Time
 	if total := c.model.timeouts.Total; total > 0 {
 		timer := time.NewTimer(time.Until(c.arrived.Add(total)))
 		defer timer.Stop()
 		overdue = timer.C
 	}
+wait:
 	select {
+	case <-second:
+		switch s := &c.race.second; {
+		case c.join():
+			return flow.Action{}, false
+		case last:
+			c.conclude(c)
+			return flow.Action{}, false
+		case !s.answer.outcome.Retryable():
+			c.conclude(s)
+			return flow.Action{}, false
+		}
+		second = nil // both have failed: the machine says what follows
+		goto wait
 	case <-overdue:
+		if !c.takes() {
+			c.join()
+			return flow.Action{}, false
+		}
 		c.left()
 		e := c.failure(attempt.Overdue, flow.NoReason)
 		if c.record.Attempts == 0 {
@@ -439,6 +464,10 @@ func (c *call) hear() (flow.Action, bool) {
 	case next := <-c.word:
 		return next, true
 	case <-c.ctx.Done():
+		if !c.takes() {
+			c.join()
+			return flow.Action{}, false
+		}
 		c.left()
 		c.finish(attempt.ClientGone)
 		return flow.Action{}, false
@@ -471,6 +500,8 @@ func outcomeOf(o attempt.Outcome) telemetry.Outcome {
 		return telemetry.CallerFault
 	case attempt.ClassClientGone:
 		return telemetry.ClientGone
+	case attempt.ClassBeaten:
+		return telemetry.Beaten
 	default:
 		return telemetry.EndpointFailure
 	}

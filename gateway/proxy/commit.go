@@ -11,8 +11,12 @@ import (
 	"kvasir/selection"
 )
 
-// commit is the commitment point: from here on no other attempt's bytes may be sent.
-func (c *call) commit() {
+// commit is the commitment point: from here on no other attempt's bytes may be sent. It reports
+// false, and does nothing, where those of the attempt beside this one are.
+func (c *call) commit() bool {
+	if !c.wins() {
+		return false
+	}
 	a := &c.answer
 	a.committed = true
 	if a.begun {
@@ -23,12 +27,15 @@ func (c *call) commit() {
 	if !c.out.open(a.status, c.fillHeader) {
 		c.record.Status = http.StatusOK // a heartbeat was first
 	}
+	return true
 }
 
 // dropBody gives the body's memory back, to whoever still sends it.
 func (c *call) dropBody() {
 	if c.body != nil {
-		c.reader.Reset() // it points to the body
+		if c.runner == firstRunner { // the other one has its own copy of what was read
+			c.reader.Reset() // it points to the body
+		}
 		c.asked = api.Request{}
 		c.body.release()
 		c.body = nil
@@ -72,7 +79,9 @@ func (c *call) contentCame(now time.Time) {
 func (c *call) reportFirst() {
 	a := &c.answer
 	a.reported = true
-	c.model.router.report(flow.FirstToken(c.ticket, a.action.Attempt))
+	if !a.told {
+		c.model.router.report(flow.FirstToken(c.ticket, a.action.Attempt))
+	}
 	if c.request.Stream {
 		c.record.TTFT = a.first.Sub(c.arrived)
 		a.endpoint.pool.metrics.TTFT(c.record.TTFT)
@@ -81,6 +90,9 @@ func (c *call) reportFirst() {
 		}
 	}
 }
+
+// hedgeWords say what came of a hedge, by who has answered.
+var hedgeWords = [2]string{"lost", "won"}
 
 // stamp adds the gateway's own response headers.
 func (c *call) stamp(h http.Header) {
@@ -91,6 +103,9 @@ func (c *call) stamp(h http.Header) {
 	if n := c.record.Attempts; n > 0 {
 		h.Set("X-Kvasir-Attempts", strconv.Itoa(n))
 		h.Set("X-Kvasir-Retries-Remaining", strconv.Itoa(c.retriesRemaining()))
+	}
+	if c.racing() && c.answer.endpoint != nil {
+		h.Set("X-Kvasir-Hedged", hedgeWords[c.runner])
 	}
 	if c.answer.explain != "" {
 		h.Set("X-Kvasir-Explain", c.answer.explain)
@@ -145,6 +160,10 @@ func (c *call) cut(torn bool, why attempt.Outcome) {
 
 // clientGone ends a call whose client stopped reading or left.
 func (c *call) clientGone() {
+	if c.race != nil && !c.answer.committed && !(c.leaked && c.takes()) {
+		c.fail(attempt.Beaten) // or the client is gone indeed
+		return
+	}
 	c.close(attempt.ClientGone)
 	c.left()
 	if c.answer.stream {
@@ -206,8 +225,7 @@ func (c *call) commitUnlessLeak(next []byte) bool {
 		c.leak()
 		return false
 	}
-	c.commit()
-	return true
+	return c.commit()
 }
 
 // writeKept writes what was held back and drops it.

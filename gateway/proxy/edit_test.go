@@ -18,7 +18,7 @@ func TestEdit_WhenNothingChanges_DoesNotAllocate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &call{svc: &service{}, route: byPath["/v1/chat/completions"], asked: q, scratch: newScratch(), body: &body{data: data}}
+	c := &call{svc: &service{}, route: byPath["/v1/chat/completions"], asked: q, scratch: newScratch(), try: newTry(), body: &body{data: data}}
 	for name, most := range map[string]float64{"m": 0, "other": 1} { // the name itself
 		e := &endpoint{pool: &pool{servedAs: name, Pool: Pool{Dialect: upstream.VLLM()}}}
 		if n := testing.AllocsPerRun(100, func() { c.edit(e) }); n > most {
@@ -39,7 +39,7 @@ func TestConversation_DoesNotAllocate(t *testing.T) {
 		"agent":    {http.Header{"X-Session-Affinity": {long}}, api.Request{}},
 		"messages": {http.Header{}, api.Request{}},
 	} {
-		call := &call{in: &http.Request{Header: c.header}, scratch: newScratch()}
+		call := &call{in: &http.Request{Header: c.header}, scratch: newScratch(), try: newTry()}
 		call.record.Client = long
 		if call.conversation(&c.q, 5) == 0 {
 			t.Fatalf("%s: no conversation", name)
@@ -61,7 +61,7 @@ func BenchmarkEdit(b *testing.B) {
 	e := &endpoint{pool: &pool{servedAs: "m", Pool: Pool{Dialect: upstream.VLLM()}}}
 	for name, key := range map[string]string{"plain": "", "salted": "the-gateways-own-secret"} {
 		b.Run(name, func(b *testing.B) {
-			c := &call{svc: &service{cfg: Config{SaltKey: []byte(key)}}, route: byPath["/v1/chat/completions"], asked: q, scratch: newScratch(), body: &body{data: data}}
+			c := &call{svc: &service{cfg: Config{SaltKey: []byte(key)}}, route: byPath["/v1/chat/completions"], asked: q, scratch: newScratch(), try: newTry(), body: &body{data: data}}
 			b.ReportAllocs()
 			for b.Loop() {
 				c.salt = ""
@@ -73,7 +73,7 @@ func BenchmarkEdit(b *testing.B) {
 
 // BenchmarkConversation names one by a header, as the slowest of all.
 func BenchmarkConversation(b *testing.B) {
-	c := &call{in: &http.Request{Header: http.Header{"X-Session-Affinity": {strings.Repeat("0d7e7c52", 8)}}}, scratch: newScratch()}
+	c := &call{in: &http.Request{Header: http.Header{"X-Session-Affinity": {strings.Repeat("0d7e7c52", 8)}}}, scratch: newScratch(), try: newTry()}
 	c.record.Client = "team-a"
 	q := api.Request{}
 	b.ReportAllocs()

@@ -171,7 +171,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.allowance.clock = g.clock
 	g.keeper.running = map[keptKey]*keptEndpoint{}
 	g.base, g.cutAll = context.WithCancelCause(context.Background())
-	g.kept.New = func() any { return &call{scratch: newScratch()} }
+	g.kept.New = func() any { return &call{scratch: newScratch(), try: newTry()} }
 	var prefix [4]byte
 	if _, err := rand.Read(prefix[:]); err != nil {
 		return nil, fmt.Errorf("choose this gateway's request ids: %w", err)

@@ -55,7 +55,7 @@ var hopByHop = map[string]bool{
 // withheld are the response headers that are an endpoint's own business.
 var withheld = map[string]bool{
 	"Authorization": true, "Date": true, "Location": true, "Server": true, "Set-Cookie": true, "Www-Authenticate": true,
-	"X-Request-Id": true, "Request-Id": true, "X-Kvasir-Endpoint": true, "X-Kvasir-Explain": true,
+	"X-Request-Id": true, "Request-Id": true, "X-Kvasir-Endpoint": true, "X-Kvasir-Explain": true, "X-Kvasir-Hedged": true,
 	"X-Kvasir-Attempts": true, "X-Kvasir-Retries-Remaining": true,
 }
 

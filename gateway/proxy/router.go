@@ -28,6 +28,8 @@ type router struct {
 	later   []notice
 	words   [][]flow.Word // for share
 	recalls []recall      // to be carried out outside the lock, as later is
+	seconds []second      // likewise: attempts beside others
+	wins    []win         // likewise
 	closed  bool
 }
 
@@ -38,6 +40,17 @@ type notice struct {
 
 type recall struct {
 	dog     *watchdog
+	call    selection.CallID
+	attempt int
+}
+
+type second struct {
+	race   *race
+	action flow.Action
+}
+
+type win struct {
+	race    *race
 	call    selection.CallID
 	attempt int
 }
@@ -62,6 +75,9 @@ func (r *router) arrive(c *call) flow.Action {
 		}
 		r.do(a)
 	}
+	if c.race != nil {
+		c.race.runs[firstRunner] = own.Kind == flow.Dispatch
+	}
 	if own.Kind != flow.Refuse {
 		i := own.Ticket.Index()
 		for len(r.calls) <= i {
@@ -78,6 +94,37 @@ func (r *router) report(e flow.Event) {
 	r.mu.Lock()
 	defer r.unlock()
 	r.step(e)
+}
+
+// failed reports the end of an attempt, as report does, which another one may run beside.
+func (r *router) failed(c *call, e flow.Event) {
+	r.mu.Lock()
+	defer r.unlock()
+	if c.race != nil {
+		c.race.runs[c.runner] = false
+	}
+	r.step(e)
+}
+
+// claim reports that an attempt of a race has an answer to pass on. Where the other one runs,
+// too, it returns true, and the machine's word says which of the two goes on.
+func (r *router) claim(c *call) (raced bool) {
+	r.mu.Lock()
+	defer r.unlock()
+	a := &c.answer
+	e := flow.Claim(c.ticket, a.action.Attempt)
+	if a.begun {
+		a.told, e = true, flow.FirstToken(c.ticket, a.action.Attempt)
+	}
+	r.step(e)
+	return c.race.runs[firstRunner] && c.race.runs[secondRunner]
+}
+
+// forget drops a call that the machine holds no longer.
+func (r *router) forget(c *call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop(c.ticket)
 }
 
 // ended reports what ends a call: the machine has no word for it any more.
@@ -155,9 +202,15 @@ func (r *router) step(e flow.Event) {
 
 // unlock gives the lock back and does what is not to be done under it.
 func (r *router) unlock() {
-	later, recalls, words := r.later, r.recalls, r.words
-	r.later, r.recalls, r.words = nil, nil, nil
+	later, recalls, words, seconds, wins := r.later, r.recalls, r.words, r.seconds, r.wins
+	r.later, r.recalls, r.words, r.seconds, r.wins = nil, nil, nil, nil, nil
 	r.mu.Unlock()
+	for _, s := range seconds {
+		go s.race.run(s.action)
+	}
+	for _, w := range wins {
+		w.race.decide(w.call, w.attempt)
+	}
 	for _, x := range recalls {
 		x.dog.abort(x.call, x.attempt, attempt.Recalled)
 	}
@@ -178,18 +231,30 @@ func (r *router) do(a flow.Action) {
 		}
 	case flow.Tell:
 		r.words = append(r.words, r.machine.Words())
-	case flow.Dispatch, flow.GiveUp, flow.Recall:
+	case flow.Dispatch, flow.GiveUp, flow.Recall, flow.Won:
 		i := a.Ticket.Index()
 		if i >= len(r.calls) || r.calls[i] == nil || r.calls[i].request.ID != a.Ticket.Call {
 			return
 		}
-		c := r.calls[i]
-		switch a.Kind {
-		case flow.Recall:
+		c, x := r.calls[i], r.calls[i].race
+		switch {
+		case a.Kind == flow.Recall && x != nil && x.runs[secondRunner] && x.number == a.Attempt:
+			r.recalls = append(r.recalls, recall{&x.second.dog, a.Ticket.Call, a.Attempt})
+			return
+		case a.Kind == flow.Recall:
 			r.recalls = append(r.recalls, recall{&c.dog, a.Ticket.Call, a.Attempt})
 			return
-		case flow.GiveUp:
+		case a.Kind == flow.Won:
+			r.wins = append(r.wins, win{x, a.Ticket.Call, a.Attempt})
+			return
+		case a.Hedge:
+			x.start(a)
+			r.seconds = append(r.seconds, second{x, a})
+			return
+		case a.Kind == flow.GiveUp:
 			r.calls[i] = nil
+		case x != nil:
+			x.runs[firstRunner] = true
 		}
 		c.word <- a // capacity 1, and each word is sent once
 	default:

@@ -32,6 +32,7 @@ type answer struct {
 	stream   bool      // it is relayed as a stream of events
 	blind    bool      // its events are no longer looked into
 	begun    bool      // its first content came, or its end without any
+	told     bool      // the machine was, by a claim
 	reported bool      // the machine knows
 	first    time.Time // when it began
 	last     time.Time // newest content
@@ -47,8 +48,10 @@ type answer struct {
 // and another attempt may follow; otherwise the call is over.
 func (c *call) send(a flow.Action) {
 	if c.ctx.Err() != nil { // after a client leaves no attempt starts
-		c.left()
-		c.finish(attempt.ClientGone)
+		if c.answer.outcome = attempt.ClientGone; c.takes() {
+			c.left()
+			c.finish(attempt.ClientGone)
+		}
 		return
 	}
 	stale := c.answer.outcome == attempt.StaleConnection
@@ -61,6 +64,10 @@ func (c *call) send(a flow.Action) {
 	defer cancel() // aborts the upstream wherever this attempt is left
 	c.dog.begin(a.Attempt, c.request.Stream, cancel)
 	defer c.dog.over()
+	if c.beaten() {
+		c.fail(attempt.Beaten)
+		return
+	}
 	watch := &c.lent.watch
 	request, again := c.upstreamRequest(watch.attach(ctx, c.svc.cfg.ServerIdle))
 	defer c.takeBack(request, c.body, again)
@@ -211,9 +218,12 @@ func (c *call) fail(o attempt.Outcome) {
 	if c.ctx.Err() != nil {
 		o = attempt.ClientGone
 	}
+	if o == attempt.ClientGone && !c.takes() {
+		o = attempt.Beaten
+	}
 	c.close(o)
-	if o.Retryable() {
-		return // the machine decides; c.held stays set
+	if o.Retryable() || c.race != nil && o != attempt.ClientGone {
+		return // the machine decides, or who runs beside it; c.held stays set
 	}
 	c.held = false
 	if o == attempt.ClientGone {
@@ -245,5 +255,9 @@ func (c *call) close(o attempt.Outcome) {
 		kind = o.String()
 	}
 	e := c.answer.endpoint
-	e.pool.metrics.Attempt(e.name, c.answer.action.Attempt, outcomeOf(o), kind)
+	number := c.answer.action.Attempt
+	if c.answer.action.Hedge {
+		number = 0 // it is no retry
+	}
+	e.pool.metrics.Attempt(e.name, number, outcomeOf(o), kind)
 }

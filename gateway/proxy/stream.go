@@ -42,7 +42,7 @@ func (c *call) relayStream(resp *http.Response, watch *connWatch, cancel context
 			return
 		}
 		if a.tally.Failed && !a.begun && !a.committed {
-			if a.fault.Retryable() {
+			if a.fault.Retryable() || c.racing() {
 				if c.keep(chunk) {
 					c.keepRest(resp.Body, cancel)
 				}
@@ -257,7 +257,7 @@ func (c *call) streamEnded(last []byte, cleanly bool) {
 	switch {
 	case cleanly && c.nothingSaid():
 		c.unusable(emptyAnswer())
-	case t.Failed && !a.begun && !a.committed && a.fault.Retryable():
+	case t.Failed && !a.begun && !a.committed && (a.fault.Retryable() || c.racing()):
 		a.whole = c.keep(last) && cleanly
 		c.fail(a.fault)
 	case t.Failed, t.Done:

@@ -156,6 +156,15 @@ func (d *watchdog) abort(id selection.CallID, number int, why attempt.Outcome) {
 	}
 }
 
+// cut gives the call's attempt of that number up, whatever it has brought: another one goes on.
+func (d *watchdog) cut(id selection.CallID, number int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running && d.id == id && d.number == number {
+		d.giveUp(attempt.Beaten)
+	}
+}
+
 // why returns why the watchdog gave the attempt up; Success where it did not.
 func (d *watchdog) why() attempt.Outcome { return attempt.Outcome(d.cause.Load()) }
 
