@@ -86,18 +86,16 @@ func TestOverload_BackgroundYields(t *testing.T) {
 }
 
 // TestOverload_WhatCannotBeInTimeIsRefused: at twice the rate that there is room for, goodput stays
-// near its peak where calls that can't keep their deadline are refused, and is lost where they are
-// not; so it is without a queue, by what the policy predicts.
+// near its peak where calls that can't keep their deadline are refused, and is lost where they
+// have none; so it is without a queue, by what the policy predicts.
 func TestOverload_WhatCannotBeInTimeIsRefused(t *testing.T) {
-	run := func(rule string, queue admission.Config, ramp admission.Ramp, rate float64) *Summary {
-		s := crowdScenario(t, queue, crowd(120, rate, func(int, *seed.Rand) workload.Terms { return workload.Terms{Deadline: 2 * time.Second} }))
+	run := func(rule string, queue admission.Config, deadline time.Duration, rate float64) *Summary {
+		s := crowdScenario(t, queue, crowd(120, rate, func(int, *seed.Rand) workload.Terms { return workload.Terms{Deadline: deadline} }))
 		s.Rule, _ = policy.Lookup(rule)
-		s.Overload = admission.DefaultOverload()
-		s.Overload.Ramp = ramp
 		return mustRun(t, s)
 	}
-	ramp := admission.DefaultOverload().Ramp
-	peak := run("least-outstanding", holds(admission.FIFO), ramp, 0.9*knee).Goodput
+	const deadline = 2 * time.Second
+	peak := run("least-outstanding", holds(admission.FIFO), deadline, 0.9*knee).Goodput
 	for _, x := range []struct {
 		name, rule string
 		queue      admission.Config
@@ -106,9 +104,9 @@ func TestOverload_WhatCannotBeInTimeIsRefused(t *testing.T) {
 		{"with a queue", "least-outstanding", holds(admission.Deadline), 0.9},
 		{"without", "predicted-ttft", admission.Config{}, 0.8},
 	} {
-		on, off := run(x.rule, x.queue, ramp, 2*knee), run(x.rule, x.queue, admission.Ramp{}, 2*knee)
+		on, off := run(x.rule, x.queue, deadline, 2*knee), run(x.rule, x.queue, 0, 2*knee)
 		if on.Goodput < x.least*peak || off.Goodput > 0.2*peak {
-			t.Errorf("%s: goodput %v, without refusals %v; its peak is %v", x.name, on.Goodput, off.Goodput, peak)
+			t.Errorf("%s: goodput %v, without deadlines %v; its peak is %v", x.name, on.Goodput, off.Goodput, peak)
 		}
 		if on.Unfinished["deadline_unmet"] == 0 {
 			t.Errorf("%s: %v", x.name, on.Unfinished)
