@@ -154,8 +154,8 @@ func TestDeadline_OneThatCannotBeMetIsRefused(t *testing.T) {
 		}
 		m := New(newConfig(pool))
 		own, _ := predicting{}.PrefillTime(0, selection.Prefill(100, 0))
-		// The endpoint is idle: 0.69 of the time is enough for certain, 0.91 of it is not.
-		if a := only(t, m.Step(1, Arrive(firm(1, own*100/69)))); a.Kind != Dispatch {
+		// The endpoint is idle: 0.59 of the time is enough for certain, 0.91 of it is not.
+		if a := only(t, m.Step(1, Arrive(firm(1, own*100/59)))); a.Kind != Dispatch {
 			t.Fatalf("queue %v: %+v", queue, a)
 		}
 		m.Step(2, Arrive(request(2))) // before what comes now: 1's prefill, and 2's
@@ -165,7 +165,7 @@ func TestDeadline_OneThatCannotBeMetIsRefused(t *testing.T) {
 		}
 		refused := 0
 		for i := range 100 { // of those halfway up the ramp, every other one
-			for _, a := range words(m.Step(mono.Time(10+10*i), Arrive(firm(10+i, (before+own)*100/80)))) {
+			for _, a := range words(m.Step(mono.Time(10+10*i), Arrive(firm(10+i, (before+own)*100/75)))) {
 				if a.Kind == Refuse {
 					refused++
 				} else {
