@@ -46,7 +46,7 @@ type Overload struct {
 // preemption a second. The ramp ends below 1, because predictions are of prefill alone, and what
 // an engine decodes meanwhile makes it slower; docs/decisions/0023 has figures.
 func DefaultOverload() Overload {
-	return Overload{Waiting: 5, KVUsage: 0.8, Preemptions: 1, Ramp: Ramp{From: 0.4, To: 0.8}}
+	return Overload{Waiting: 5, KVUsage: 0.8, Preemptions: 1, Ramp: Ramp{From: 0.6, To: 0.9}}
 }
 
 // Level is how far along an axis something is: 1 is saturated. What is not known is not 0.

@@ -160,12 +160,12 @@ func TestDeadline_OneThatCannotBeMetIsRefused(t *testing.T) {
 		}
 		m.Step(2, Arrive(request(2))) // before what comes now: 1's prefill, and 2's
 		before := 2 * own
-		if a := only(t, m.Step(3, Arrive(firm(3, own+before*100/81)))); a.Kind != Refuse || a.Reason != DeadlineUnmet {
+		if a := only(t, m.Step(3, Arrive(firm(3, own+before*100/91)))); a.Kind != Refuse || a.Reason != DeadlineUnmet {
 			t.Errorf("queue %v: %+v, want it refused", queue, a)
 		}
 		refused := 0
 		for i := range 100 { // of those halfway up the ramp, every other one
-			for _, a := range words(m.Step(mono.Time(10+10*i), Arrive(firm(10+i, own+before*100/60)))) {
+			for _, a := range words(m.Step(mono.Time(10+10*i), Arrive(firm(10+i, own+before*100/75)))) {
 				if a.Kind == Refuse {
 					refused++
 				} else {
