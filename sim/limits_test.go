@@ -78,7 +78,7 @@ func TestLimits_AFanOutIsSlowedAndOthersAreProtected(t *testing.T) {
 	agent, with := free.Classes["agent"].E2E.Max, capped.Classes["agent"].E2E.Max
 	people, protected := free.Classes["person"].TTFT.P99, capped.Classes["person"].TTFT.P99
 	t.Logf("the agent's slowest call: %.2f s without a cap, %.2f s with one; others' TTFT P99: %.3f s and %.3f s", agent, with, people, protected)
-	if !(with > agent) {
+	if !(with > agent && with < agent*2) { // its turn comes as soon as a sibling has ended
 		t.Errorf("the agent's slowest call takes %.2f s with a cap, %.2f s without", with, agent)
 	}
 	if !(protected < people*0.6) {
