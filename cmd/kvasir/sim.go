@@ -62,6 +62,8 @@ pool:
   --single-flight SPEC       siblings of a cold prefix wait until the first has computed it, where it
                              saves them so many tokens: min-tokens=1024,max-wait=5s,max-siblings=64
                              (default: none wait)
+  --fan-out SPEC             a session's further calls wait at the gateway until one of them has ended:
+                             concurrency=8,waiting=256,max-wait=1m (default: none wait)
   --max-num-seqs N, --max-num-batched-tokens N, --num-gpu-blocks N, --max-model-len N,
   --enable-chunked-prefill=BOOL, --enable-prefix-caching=BOOL
                              as vLLM's (default: the profile's)

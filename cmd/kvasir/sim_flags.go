@@ -52,6 +52,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	shared := f.String("sharing", "none", "")
 	queue := f.String("queue", "", "")
 	flight := f.String("single-flight", "", "")
+	fanOut := f.String("fan-out", "", "")
 	var e replicaFlags
 	e.flags(f)
 	var down, slow, join repeated
@@ -210,6 +211,11 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	errs = append(errs, flatten(err)...)
 	if s.Queue = held; given["queue"] && *queue == "" {
 		errs = append(errs, errors.New("--queue: is empty; allowed: work=500ms,order=fifo and the like"))
+	}
+	limits, err := parseFanOut(*fanOut)
+	errs = append(errs, flatten(err)...)
+	if s.Limits = limits; given["fan-out"] && *fanOut == "" {
+		errs = append(errs, errors.New("--fan-out: is empty; allowed: concurrency=8 and the like"))
 	}
 	followed, err := parseFlights(*flight)
 	errs = append(errs, flatten(err)...)
