@@ -78,7 +78,7 @@ func TestLimits_AFanOutIsSlowedAndOthersAreProtected(t *testing.T) {
 	agent, with := free.Classes["agent"].E2E.Max, capped.Classes["agent"].E2E.Max
 	people, protected := free.Classes["person"].TTFT.P99, capped.Classes["person"].TTFT.P99
 	t.Logf("the agent's slowest call: %.2f s without a cap, %.2f s with one; others' TTFT P99: %.3f s and %.3f s", agent, with, people, protected)
-	if !(with > agent) {
+	if !(with > agent && with < agent*2) { // its turn comes as soon as a sibling has ended
 		t.Errorf("the agent's slowest call takes %.2f s with a cap, %.2f s without", with, agent)
 	}
 	if !(protected < people*0.6) {
@@ -128,29 +128,34 @@ func TestLimits_EverythingIsSettled(t *testing.T) {
 		Rules:  []limit.Rule{{Scope: limit.Scope{Kind: limit.Tenant, Name: tenant}, Caps: limit.Caps{Concurrency: 5, TPM: 1e6}}},
 	}}
 	s.Defaults()
-	became := map[string]int{}
-	charged := int64(0)
-	result, err := Run(Config{
-		Engines: s.Engines, Routers: []Router{s.Router(0)}, Feed: Calls(calls),
-		Ended: func(r *Record) {
-			became[r.Unfinished()]++
-			if r.Attempts > 0 {
-				charged++
+	// Where the machine has a bound of its own it refuses some that their limits let in.
+	for bound, seen := range map[int][]string{0: {"client_gone", "limit_waiting"}, 3: {"too_many_calls"}} {
+		router := s.Router(0)
+		router.Machine.Calls = bound
+		became, charged, all := map[string]int{}, int64(0), 0
+		result, err := Run(Config{
+			Engines: s.Engines, Routers: []Router{router}, Feed: Calls(calls),
+			Ended: func(r *Record) {
+				all++
+				became[r.Unfinished()]++
+				if r.Attempts > 0 {
+					charged++
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u := result.Used[0][0]; u.Running != 0 || u.Waiting != 0 || u.Total.Requests != charged {
+			t.Errorf("%+v; %d calls were sent", u, charged)
+		}
+		for _, why := range append(seen, "") {
+			if became[why] == 0 {
+				t.Errorf("this shows nothing: no call ended as %q, but %v", why, became)
 			}
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := result.Used[0][0]
-	if u.Running != 0 || u.Waiting != 0 || u.Total.Requests != charged {
-		t.Errorf("%+v; %d calls were sent", u, charged)
-	}
-	sum := 0
-	for _, n := range became {
-		sum += n
-	}
-	if sum != len(calls) || became[""] == 0 || became["client_gone"] == 0 || became["limit_waiting"] == 0 {
-		t.Errorf("%d calls of %d: %v", sum, len(calls), became)
+		}
+		if all != len(calls) {
+			t.Errorf("%d calls of %d ended: %v", all, len(calls), became)
+		}
 	}
 }

@@ -75,6 +75,8 @@ pool:
                              the times to first token, gets a second attempt elsewhere, within a
                              share of the calls: p95,budget=5% or 400ms,budget=5%; whole=10s does
                              so with answers that are not streamed, too (default: none)
+  --fan-out SPEC             a session's further calls wait at the gateway until one of them has ended:
+                             concurrency=8,waiting=256,max-wait=1m (default: none wait)
   --max-num-seqs N, --max-num-batched-tokens N, --num-gpu-blocks N, --max-model-len N,
   --enable-chunked-prefill=BOOL, --enable-prefix-caching=BOOL
                              as vLLM's (default: the profile's)

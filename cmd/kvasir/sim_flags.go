@@ -53,6 +53,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	queue := f.String("queue", "", "")
 	flight := f.String("single-flight", "", "")
 	hedge := f.String("hedge", "", "")
+	fanOut := f.String("fan-out", "", "")
 	var e replicaFlags
 	e.flags(f)
 	var down, slow, join repeated
@@ -229,6 +230,11 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	errs = append(errs, flatten(err)...)
 	if s.Hedge = hedged; given["hedge"] && *hedge == "" {
 		errs = append(errs, errors.New("--hedge: is empty; allowed: p95,budget=5% and the like"))
+	}
+	limits, err := parseFanOut(*fanOut)
+	errs = append(errs, flatten(err)...)
+	if s.Limits = limits; given["fan-out"] && *fanOut == "" {
+		errs = append(errs, errors.New("--fan-out: is empty; allowed: concurrency=8 and the like"))
 	}
 	followed, err := parseFlights(*flight)
 	errs = append(errs, flatten(err)...)

@@ -149,7 +149,7 @@ func (o *simOptions) describe(w *loadedWorkload) simConfig {
 		Workload: w.name, Sessions: w.sessions, Calls: w.calls, LengthS: w.length.Seconds(), RateScale: o.rate,
 		WarmupS: o.warmupOf(w).Seconds(), BlockSize: o.scenario.Engines[0].Config.BlockTokens,
 		ScrapeS: o.scenario.Scrape.Seconds(), Seed: o.seed, Seeds: o.seeds,
-		Notes: slices.Clone(w.notes), Events: o.events, Queue: queueText(o.scenario.Queue, o.scenario.Flight), Hedge: hedgeText(o.scenario.Hedge),
+		Notes: slices.Clone(w.notes), Events: o.events, Queue: joined("; ", queueText(o.scenario.Queue, o.scenario.Flight), fanOutText(o.scenario.Limits)), Hedge: hedgeText(o.scenario.Hedge),
 	}
 	if o.scenario.Flight.On() {
 		var blind []string

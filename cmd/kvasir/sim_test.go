@@ -216,6 +216,13 @@ func TestSim_SaysWhatIsWrong(t *testing.T) {
 		"budget is given twice":                  {"--trace", excerpt, "--hedge", "p95,budget=1%,budget=2%"},
 		"whole: \"1\" is not allowed":            {"--trace", excerpt, "--hedge", "p95,whole=1"},
 		"unknown key \"ratio\"; allowed: budget": {"--trace", excerpt, "--hedge", "400ms,ratio=1%"},
+		"--fan-out: is empty":                    {"--trace", excerpt, "--fan-out", ""},
+		"has no concurrency":                     {"--trace", excerpt, "--fan-out", "waiting=1"},
+		"concurrency: \"0\" is not":              {"--trace", excerpt, "--fan-out", "concurrency=0"},
+		"waiting: \"x\" is not":                  {"--trace", excerpt, "--fan-out", "concurrency=1,waiting=x"},
+		"allowed: 10ms to 1h":                    {"--trace", excerpt, "--fan-out", "concurrency=1,max-wait=2h"},
+		"unknown key \"calls\"":                  {"--trace", excerpt, "--fan-out", "calls=1"},
+		"concurrency is given twice":             {"--trace", excerpt, "--fan-out", "concurrency=1,concurrency=2"},
 	} {
 		if code, _, errs := simulate(t, args...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%v: exit %d, %s; want 2 and %q", args, code, errs, want)

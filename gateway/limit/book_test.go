@@ -346,6 +346,31 @@ func TestBook_ConfigureKeepsWhatIsUsed(t *testing.T) {
 	}
 }
 
+// TestBook_AnOldGrantIsNobodys: what was settled once does not settle who has its place now.
+func TestBook_AnOldGrantIsNobodys(t *testing.T) {
+	b := New(0, one(Caps{Concurrency: 1}))
+	old := b.Take(0, &a, Estimate{}).Grant
+	b.Settle(0, old, Usage{})
+	now := b.Take(0, &a, Estimate{}).Grant
+	if old.Index() != now.Index() {
+		t.Fatal("this shows nothing: the place is not used again")
+	}
+	b.Settle(0, old, Usage{})
+	b.Settle(0, Grant{}, Usage{})
+	if s := b.States(0)[0]; s.Running != 1 {
+		t.Errorf("%d run", s.Running)
+	}
+}
+
+// TestCeil is what makes a refusal's time exact.
+func TestCeil(t *testing.T) {
+	for _, x := range [][3]int64{{0, 3, 0}, {1, 3, 1}, {2, 3, 1}, {3, 3, 1}, {4, 3, 2}, {1, 2, 1}, {-1, 3, 0}, {-4, 3, -1}} {
+		if got := ceil(x[0], x[1]); got != x[2] {
+			t.Errorf("%d/%d: %d, want %d", x[0], x[1], got, x[2])
+		}
+	}
+}
+
 // TestBucket_ClockMayStandStill: what comes at one instant, or before the last one, gains
 // nothing.
 func TestBucket_ClockMayStandStill(t *testing.T) {

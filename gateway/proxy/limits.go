@@ -93,12 +93,15 @@ func (a *allowance) states() []limit.State {
 	return a.book.States(a.clock())
 }
 
+// mostAsked bounds what a client's numbers are taken for; it is more than any answer has.
+const mostAsked = 1 << 24
+
 // allowed asks whether the call's tenant, key and model have room for it, and waits where
 // its conversation has none. It reports whether the call goes on.
 func (c *call) allowed() bool {
 	who := limit.Caller{Tenant: c.standing.tenant, Key: c.record.Client, Model: c.model.Name, Conversation: c.request.Conversation}
 	v := c.g.allowance.take(c, &who, limit.Estimate{
-		Input: c.request.InputTokens, MaxOutput: c.asked.MaxTokens * c.asked.N, NoOutput: c.request.Kind == selection.Embed,
+		Input: c.request.InputTokens, MaxOutput: min(c.asked.MaxTokens, mostAsked) * min(c.asked.N, mostAsked), NoOutput: c.request.Kind == selection.Embed,
 	})
 	c.grant, c.rates = v.Grant, rates{v.Requests, v.Tokens}
 	c.rates.show(c.out.w.Header())
