@@ -45,6 +45,10 @@ func TestServe_ProvisionedThenPayAsYouGo(t *testing.T) {
 		_, _ = io.WriteString(w, text) // a client that left is noted elsewhere
 	}
 	ptu := serve(func(w http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), `"odd"`) {
+			http.Error(w, `{"error":{"message":"I'm a teapot"}}`, http.StatusTeapot)
+			return
+		}
 		asked.Add(1)
 		if full.Load() {
 			w.Header().Set("Retry-After-Ms", "1500")
@@ -70,18 +74,35 @@ models:
         policy: least-outstanding
         signals: {scrape: 0s}
         probe: {interval: 0s}
-`, ptu, payg), nil)
-	call := func() (endpoint, attempts string) {
-		resp, err := http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"Hello"}]}`))
+  odd:
+    pools:
+      - name: one
+        endpoints: [{url: %q, name: one}]
+        signals: {scrape: 0s}
+        breaker: {statuses: [400-418], failures: 1, trip: 1m}
+      - name: other
+        endpoints: [{url: %q, name: other}]
+        signals: {scrape: 0s}
+`, ptu, payg, ptu, payg), nil)
+	post := func(model string) *http.Response {
+		resp, err := http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"Hello"}]}`, model)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
 		_, _ = io.Copy(io.Discard, resp.Body) // its status says enough
+		return resp
+	}
+	call := func() (endpoint, attempts string) {
+		resp := post("m")
 		if resp.StatusCode != 200 {
 			t.Fatalf("status %d", resp.StatusCode)
 		}
 		return resp.Header.Get("X-Kvasir-Endpoint"), resp.Header.Get("X-Kvasir-Attempts")
+	}
+	// What a rule names is what it says, whatever else becomes of such an answer.
+	if first, second := post("odd"), post("odd"); first.StatusCode != http.StatusTeapot || second.StatusCode != 200 || second.Header.Get("X-Kvasir-Endpoint") != "other" {
+		t.Errorf("a rule that names 418: status %d, then %d from %s", first.StatusCode, second.StatusCode, second.Header.Get("X-Kvasir-Endpoint"))
 	}
 	if at, _ := call(); at != "ptu" {
 		t.Fatalf("the first call went to %s", at)

@@ -56,7 +56,6 @@ var hopByHop = map[string]bool{
 var withheld = map[string]bool{
 	"Authorization": true, "Date": true, "Location": true, "Server": true, "Set-Cookie": true, "Www-Authenticate": true,
 	"X-Request-Id": true, "Request-Id": true, "X-Kvasir-Endpoint": true, "X-Kvasir-Explain": true,
-	"X-Kvasir-Attempts": true, "X-Kvasir-Retries-Remaining": true,
 }
 
 // copyResponseHeader passes an endpoint's response headers on, without those of the
