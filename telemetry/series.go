@@ -104,7 +104,7 @@ var (
 	inRotation = series{name: "kvasir_endpoint_in_rotation", kind: "gauge", unit: "boolean", labels: byEndpoint,
 		help: "1 while the endpoint takes calls; 0 while it is ejected or probed."}
 	probing = series{name: "kvasir_endpoint_probing", kind: "gauge", unit: "boolean", labels: byEndpoint,
-		help: "1 while an ejected endpoint is given one call as a probe."}
+		help: "1 while an ejected endpoint is given calls as probes, as many as health.probes says."}
 	draining = series{name: "kvasir_endpoint_draining", kind: "gauge", unit: "boolean", labels: byEndpoint,
 		help: "1 while the endpoint gets no new calls because it drains, or leaves."}
 	healthy = series{name: "kvasir_endpoint_healthy", kind: "gauge", unit: "boolean", labels: byEndpoint,

@@ -207,3 +207,47 @@ func TestHalfOpen_AsManyProbesAsConfigured(t *testing.T) {
 		}
 	}
 }
+
+// Where nobody else is left, a call goes to what has tripped, too, and its content brings it back.
+func TestRule_ALastResortBringsBackWhatHasTripped(t *testing.T) {
+	pool := newTestPool("p", lightest{}, "a")
+	pool.Breaker = provisioned()
+	lower := newTestPool("q", lightest{}, "z")
+	m := New(newConfig(pool, lower))
+	x := only(t, m.Step(1, Arrive(request(1))))
+	m.Step(100, Pushed(x.Ticket, 0, attempt.Limited, time.Hour))
+	m.Step(101, Left(x.Ticket))
+	m.Step(102, Wake())
+	y := only(t, m.Step(200, Arrive(request(2)))) // at the lower pool, which is dead
+	actions := m.Step(300, Done(y.Ticket, 0, attempt.ConnectFailed, Usage{}))
+	for {
+		at, ok := wakeIn(actions)
+		if !ok {
+			t.Fatal("no attempt follows")
+		}
+		if actions = m.Step(at, Wake()); len(actions) > 0 && actions[0].Kind == Dispatch {
+			break
+		}
+	}
+	z := actions[0]
+	if z.Pool != 0 {
+		t.Fatalf("the last resort is pool %d", z.Pool)
+	}
+	m.Step(m.last+10, FirstToken(z.Ticket, z.Attempt))
+	m.Step(m.last+10, Wake())
+	if s := m.state[0].breaker.State(); s != health.InRotation {
+		t.Errorf("it answered, and is %v", s)
+	}
+}
+
+// What a client is told about another try: of no use where its call had what can be had.
+func TestReason_Final(t *testing.T) {
+	for r := range reasons {
+		for attempts := range 4 {
+			want := r == AttemptsSpent || r == BudgetSpent || r == FailsElsewhere || r == NoAlternative && attempts > 1
+			if got := r.Final(attempts); got != want {
+				t.Errorf("%v after %d attempts: %v", r, attempts, got)
+			}
+		}
+	}
+}

@@ -72,7 +72,9 @@ func TestIncomingRetries_KeysOfClientsAreApart(t *testing.T) {
 // everything fails, not three times the gateway's three attempts: what it sends again gets no
 // further attempt of the gateway's, and is told that another try is of no use.
 func TestF22_LayersDoNotMultiply(t *testing.T) {
-	r := newRig(t, pooled(status(429), status(429), status(429)))
+	s := pooled(status(429), status(429), status(429))
+	s.config = func(c *proxy.Config) { c.Models[0].Machine.Health.Busy = 0 } // nobody is left alone
+	r := newRig(t, s)
 	defer r.close()
 	for n := range 3 {
 		a := r.post(chatPath, unstreamed, fmt.Sprintf("X-Stainless-Retry-Count: %d", n), "Idempotency-Key: one")

@@ -68,3 +68,21 @@ func TestProvisionedReturnsWhenItsTimeIsOver(t *testing.T) {
 		t.Error("its content did not bring it back")
 	}
 }
+
+// A rule goes by the status that came, not by what statuses are called together.
+func TestBreakerGoesByTheStatus(t *testing.T) {
+	for code, out := range map[int]bool{503: false, 529: true} {
+		s := setup{pools: [][]scripted.Script{{status(code)}, {good}}}
+		s.config = func(c *proxy.Config) {
+			c.Models[0].Machine.Pools[0].Breaker = []health.Rule{{Failures: 1, Statuses: []health.Statuses{{From: 529, To: 529}}, Trip: time.Minute}}
+		}
+		r := newRig(t, s)
+		if a := r.post(chatPath, unstreamed); a.status != 200 {
+			t.Errorf("%d: status %d", code, a.status)
+		}
+		if n := r.metric("kvasir_endpoint_in_rotation", "endpoint=e1"); (n == 0) != out {
+			t.Errorf("%d: in rotation %v", code, n)
+		}
+		r.close()
+	}
+}
