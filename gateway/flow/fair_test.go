@@ -59,6 +59,7 @@ func TestFair_ChargesAsTheAnswerComes(t *testing.T) {
 	m.Step(3, Progress(a.Ticket, 0, 10))
 	m.Step(4, Progress(a.Ticket, 0, 10)) // it is cumulative
 	m.Step(5, Progress(a.Ticket, 0, 30))
+	m.Step(6, Progress(a.Ticket, 0, 20))  // it came too late
 	m.Step(6, Progress(a.Ticket, 1, 900)) // of another attempt
 	m.Step(7, Wake())
 	if got := had(m, a); got != 50+30 {
