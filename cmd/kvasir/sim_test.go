@@ -190,6 +190,12 @@ func TestSim_SaysWhatIsWrong(t *testing.T) {
 		"tokens: \"0\" is not":              {"--trace", excerpt, "--queue", "tokens=0"},
 		"length: \"-1\" is not":             {"--trace", excerpt, "--queue", "tokens=1,length=-1"},
 		"max-wait: \"9ms\" is not":          {"--trace", excerpt, "--queue", "tokens=1,max-wait=9ms"},
+		"max-wait-ratio: \"-1\" is not":     {"--trace", excerpt, "--queue", "tokens=1,max-wait-ratio=-1"},
+		"turn: \"1001\" is not":             {"--trace", excerpt, "--queue", "tokens=1,turn=1001"},
+		"principal: \"key\" is not":         {"--trace", excerpt, "--queue", "tokens=1,order=fair,principal=key"},
+		"quantum: \"0\" is not":             {"--trace", excerpt, "--queue", "tokens=1,order=fair-local,quantum=0"},
+		"quantum has no effect":             {"--trace", excerpt, "--queue", "tokens=1,order=fair,quantum=5"},
+		"cached has no effect":              {"--trace", excerpt, "--queue", "tokens=1,cached=0"},
 		"fifo, least-slack, deadline, fair": {"--trace", excerpt, "--queue", "tokens=1,order=lifo"},
 		"--single-flight: is empty":         {"--trace", excerpt, "--single-flight", ""},
 		"has no min-tokens":                 {"--trace", excerpt, "--single-flight", "max-wait=1s"},
@@ -283,6 +289,9 @@ func TestSim_HoldsCalls(t *testing.T) {
 			t.Fatalf("exit %d: %s%v", code, errs, err)
 		}
 		return r
+	}
+	for _, order := range []string{"deadline,turn=2", "fair,principal=conversation,input=1,output=3,cached=0.5", "fair-local,quantum=1000,max-wait-ratio=50"} {
+		ask("--queue", "tokens=1,max-wait=5m,order="+order)
 	}
 	without, with := ask(), ask("--queue", "tokens=1,order=least-slack,max-wait=5m")
 	if without.Config.Queue != "" || without.Results[0].Held.Max != 0 || without.Results[0].QueuePeak < 2 {
