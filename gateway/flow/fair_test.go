@@ -102,7 +102,6 @@ func TestFair_AFailedAttemptCostsNothing(t *testing.T) {
 // way, and none is remembered but who went last.
 func TestFair_EveryBillIsShut(t *testing.T) {
 	m := fairly(admission.Fair, lightest{}, "a", "b")
-	m.pools[0].queue.Bound(m.pools[0].queue.Config())
 	var tickets []Ticket
 	now := mono.Time(1)
 	for i := range 30 {
