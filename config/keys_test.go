@@ -35,6 +35,7 @@ var otherModel = map[string]string{
 	"calls":                            "{calls: 1, pools: [{endpoints: [http://h:1]}]}",
 	"slo.ttft":                         "{slo: {ttft: 2s}, pools: [{endpoints: [http://h:1]}]}",
 	"slo.tpot":                         "{slo: {tpot: 50ms}, pools: [{endpoints: [http://h:1]}]}",
+	"commit":                           "{commit: first-visible, pools: [{endpoints: [http://h:1]}]}",
 	"hedge.budget":                     "{hedge: {budget: 0.05}, pools: [{endpoints: [http://h:1]}]}",
 	"hedge.after":                      "{hedge: {budget: 0.05, after: 400ms}, pools: [{endpoints: [http://h:1]}]}",
 	"hedge.whole":                      "{hedge: {budget: 0.05, whole: 10s}, pools: [{endpoints: [http://h:1]}]}",

@@ -121,7 +121,7 @@ func access(c *config.Config) proxy.Access {
 func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, error) {
 	timeouts := proxy.Timeouts(mc.Timeouts)
 	m := proxy.Model{
-		Name: mc.Name, Aliases: mc.Aliases, Adapters: mc.Adapters, Timeouts: &timeouts,
+		Name: mc.Name, Aliases: mc.Aliases, Adapters: mc.Adapters, Timeouts: &timeouts, FirstVisible: mc.Commit == config.CommitFirstVisible,
 		Machine: flow.Config{
 			Seed: c.Seed, Calls: mc.Calls, SLO: selection.SLO(mc.SLO),
 			Retry: attempt.Config(c.Retry), Health: health.Config(c.Health),
