@@ -377,7 +377,8 @@ func TestParseOrder(t *testing.T) {
 }
 
 // BenchmarkQueue is one call that comes and one that goes while so many wait, of a thousand
-// tenants in three bands. It is charged when it goes and when it ends.
+// tenants in three bands. Ranks grow as time does, and who comes is ranked among all who wait. A
+// call is charged when it goes and when it ends.
 func BenchmarkQueue(b *testing.B) {
 	for o := range Order(len(orderNames)) {
 		for _, n := range []int{10, 1000, 10000} {
@@ -387,7 +388,7 @@ func BenchmarkQueue(b *testing.B) {
 				push := func(i int, call int32) {
 					x := uint32(i) * 2654435761
 					q.Push(Waiter{
-						Call: call, ID: uint64(i), Rank: int64(x), Since: mono.Time(i), Bytes: 1, Tokens: 1,
+						Call: call, ID: uint64(i), Rank: int64(i)<<12 + int64(x)%(int64(n)<<12), Since: mono.Time(i), Bytes: 1, Tokens: 1,
 						Priority: int32(x>>8%3) - 1, Principal: kvblock.Hash(1 + x>>12%1000),
 					})
 				}
