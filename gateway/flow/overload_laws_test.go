@@ -20,7 +20,7 @@ import (
 // nobody's bill is open.
 func TestOverload_Laws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const length, bytes, most = 5, 60, 9
+		const length, bytes, most = 4, 60, 12
 		pool := newTestPool("p", lightest{}, "a", "b")
 		pool.Queue = admission.Default()
 		pool.Queue.Order = rapid.SampledFrom([]admission.Order{admission.FIFO, admission.Deadline, admission.Fair, admission.FairLocal}).Draw(t, "order")
