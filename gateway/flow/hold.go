@@ -342,7 +342,7 @@ func (m *Machine) admitFrom(now mono.Time, p *pool) bool {
 		default:
 			m.unhold(now, w.Call)
 			switch f {
-			case nowhere, keptOut:
+			case nowhere:
 				m.giveUp(w.Call, NoEndpoint)
 			case passed:
 				m.giveUp(w.Call, DeadlinePassed)
