@@ -120,6 +120,9 @@ func TestF27_TheHedgeAnswersAndTheSlowOneIsAborted(t *testing.T) {
 				if c.int("attempts") != 2 || !c.has("hedged") || c.string("outcome") != "success" || c.int("prompt_tokens") != 9 {
 					t.Errorf("record %v", c)
 				}
+				if h := r.gateway.Pools()[0].Pools[0].Hedge; h == nil || h.Sent != 1 || h.Won != 1 || *h.After != hedgeAfter.Seconds() {
+					t.Errorf("the operator sees %+v", h)
+				}
 				if string(first.Body) != string(second.Body) {
 					t.Errorf("the two were sent %q and %q", first.Body, second.Body)
 				}
