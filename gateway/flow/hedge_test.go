@@ -670,3 +670,46 @@ func TestLaw_HedgedCallsHaveOneWinner(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkHedge is a call that is hedged, from its arrival to the end of both attempts, and one
+// that is not.
+func BenchmarkHedge(b *testing.B) {
+	c := newConfig(newTestPool("p", lightest{}, "a", "b", "c", "d"))
+	c.Hedge = attempt.HedgeConfig{Ratio: 1, Quantile: 0.95}
+	c.Explain = false
+	m := New(c)
+	q := *request(0)
+	now := mono.Time(1)
+	call := func(after time.Duration, winner int) {
+		q.ID++
+		var t Ticket
+		for _, a := range m.Step(now, Arrive(&q)) {
+			if a.Kind == Dispatch {
+				t = a.Ticket
+			}
+		}
+		now = now.Add(after)
+		m.Step(now, Wake())
+		m.Step(now+2, FirstToken(t, winner))
+		m.Step(now+3, Wake())
+		m.Step(now+4, Done(t, 1, attempt.Beaten, Usage{}))
+		m.Step(now+5, Done(t, 0, attempt.Success, Usage{}))
+		now += 10
+		m.Step(now, Wake())
+	}
+	for range 2 * hedgeWindow {
+		call(time.Millisecond, 0)
+	}
+	m.hedging.Quantile = 0.01 // which the late calls do not reach soon
+	won := m.pools[0].hedging.Won
+	b.ReportAllocs()
+	n := int64(0)
+	for b.Loop() {
+		call(time.Millisecond, 0)
+		call(time.Second, 1)
+		n++
+	}
+	if got := m.pools[0].hedging.Won - won; got < n*9/10 || m.inFlight > 0 {
+		b.Fatalf("%d of %d hedges won, and %d calls are in flight", got, n, m.inFlight)
+	}
+}
