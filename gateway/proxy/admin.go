@@ -115,6 +115,7 @@ type PoolView struct {
 	Policy     string          `json:"policy"`
 	Following  *int            `json:"single_flight,omitempty"` // calls that wait for a sibling, where some may
 	Queue      *QueueView      `json:"queue,omitempty"`         // of a pool that holds calls
+	Hedge      *HedgeView      `json:"hedge,omitempty"`         // of a pool whose late calls get a second attempt
 	Saturation *SaturationView `json:"saturation"`              // null: nothing is known
 	Shadow     *ShadowTally    `json:"shadow"`                  // of the policy that is shadowed; null: none is
 	Endpoints  []EndpointView  `json:"endpoints"`
@@ -146,6 +147,27 @@ func saturationView(s *admission.Saturation) *SaturationView {
 		if l := s.Axes[a]; l.Known {
 			v.Axes[a.String()] = l.Value
 		}
+	}
+	return v
+}
+
+// HedgeView is what has come of a PoolView's hedges.
+type HedgeView struct {
+	After  *float64 `json:"after_seconds"` // without content until a streamed call is hedged; null: too few first tokens were seen
+	Sent   int64    `json:"sent"`
+	Won    int64    `json:"won"`    // their content was first
+	Lost   int64    `json:"lost"`   // the first attempt's was, or the client left
+	Failed int64    `json:"failed"` // they ended without content
+	Wasted int64    `json:"wasted_prompt_tokens"`
+}
+
+func hedgeView(h *flow.HedgeState) *HedgeView {
+	if h == nil {
+		return nil
+	}
+	v := &HedgeView{Sent: h.Sent, Won: h.Won, Lost: h.Lost, Failed: h.Failed, Wasted: h.Wasted}
+	if h.After > 0 {
+		v.After = new(h.After.Seconds())
 	}
 	return v
 }
@@ -212,6 +234,7 @@ func (g *Gateway) Pools() []ModelView {
 			if p.Following >= 0 {
 				pv.Following = &p.Following
 			}
+			pv.Hedge = hedgeView(p.Hedge)
 			if q := p.Queue; q != nil {
 				pv.Queue = &QueueView{Calls: q.Calls, Bytes: q.Bytes, Tokens: q.Tokens, Oldest: q.Oldest.Seconds(), Wait: q.Wait.Seconds()}
 			}
