@@ -33,8 +33,8 @@ func fairnessLab() Lab {
 		Seeded: true, repeats: 3,
 		settings: func() experiment {
 			p := defaultPressure()
-			p.patience, p.retries = 3600, 0
-			return &fairness{pressure: p, few: 0.2, many: 1.5, lasts: 60}
+			p.patience, p.retries = 45, 0
+			return &fairness{pressure: p, few: 0.2, many: 1.5, lasts: 45}
 		},
 	}
 }
