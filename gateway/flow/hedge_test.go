@@ -255,7 +255,7 @@ func TestHedge_AFailureThatNothingMayFollowStays(t *testing.T) {
 	for _, order := range [][2]int{{0, 1}, {1, 0}} {
 		for fault := range 2 {
 			m := hedgingMachine(newTestPool("p", lightest{}, "a", "b", "c"))
-			first, _ := late(t, m, request(1))
+			first, _ := lateness(t, m, request(1))
 			for i, n := range order {
 				o := attempt.Busy
 				if n == fault {
@@ -277,7 +277,7 @@ func TestHedge_AFailureThatNothingMayFollowStays(t *testing.T) {
 // TestHedge_ABeatenProbeGivesItsPermitBack: another call may probe the endpoint.
 func TestHedge_ABeatenProbeGivesItsPermitBack(t *testing.T) {
 	m := hedgingMachine(newTestPool("p", lightest{}, "a", "b"))
-	m.state[0].breaker.Eject(m.health, 0, health.Unreachable)
+	m.state[0].breaker.Eject(0, health.Unreachable, m.health.Term())
 	due, _ := m.state[0].breaker.ProbeDue()
 	m.books[1].Outstanding = 5 // so that the lightest is the one to be probed
 	m.last = due
