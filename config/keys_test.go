@@ -20,7 +20,7 @@ var other = map[string]string{
 	"retry.attempts": "0", "retry.ratio": "1", "retry.floor": "0.5", "retry.total_floor": "7", "retry.backoff": "0", "retry.max_backoff": "1m", "retry.max_wait": "0",
 	"health.failures": "1", "health.ejection": "100ms", "health.max_ejection": "24h", "health.max_ejected": "1", "health.probes": "2",
 	"health.ratio": "0", "health.window": "1s", "health.volume": "1", "health.stall": "0", "health.stall_calls": "1",
-	"health.busy": "0", "health.max_busy": "1h", "health.slow_start": "0", "health.slow_start_floor": "1",
+	"health.busy": "0", "health.max_busy": "1h", "health.slow_start": "0", "health.slow_start_floor": "1", "health.blackout": "0",
 	"prefix.block": "64", "prefix.index": "64GiB", "prefix.speculative": "100ms", "prefix.share": "all", "prefix.salt": "file:key.txt",
 	"upstream.connect_timeout": "1s", "upstream.idle_timeout": "1s", "upstream.connections": "1",
 	"client.header_timeout": "1s", "client.body_timeout": "1s", "client.idle_timeout": "1s", "client.write_timeout": "1s",

@@ -100,6 +100,7 @@ pool:
   --join ENGINE@AT           it is added to the pool then, cold
   --slow-start D             how long one that joins or comes back takes to its full share, 0: it has it
                              at once (default 30s)
+  --blackout D               for how long its reports of load are not believed then (default 10s)
 
 result:
   --slo-ttft D, --slo-tpot D, --slo-e2e D   what a call must keep to count as good (default: none)

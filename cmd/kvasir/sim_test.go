@@ -207,6 +207,7 @@ func TestSim_SaysWhatIsWrong(t *testing.T) {
 		"--overload sets --queue":                {"--trace", excerpt, "--overload", "1,2", "--slo-ttft", "2s", "--deadline", "1s"},
 		"--client-retries: 11":                   {"--trace", excerpt, "--client-retries", "11"},
 		"--patience: -1s":                        {"--trace", excerpt, "--patience", "-1s"},
+		"--blackout: 500ms":                      {"--trace", excerpt, "--blackout", "500ms"},
 		"--slow-start: 2h":                       {"--trace", excerpt, "--slow-start", "2h"},
 		"--hedge: is empty":                      {"--trace", excerpt, "--hedge", ""},
 		"--hedge: \"p49\" is not allowed":        {"--trace", excerpt, "--hedge", "p49"},

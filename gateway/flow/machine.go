@@ -141,6 +141,7 @@ type endpointState struct {
 	asked      bool      // it has asked for that: it has no room
 	fresh      bool      // it has not its whole share yet
 	freshSince mono.Time
+	darkUntil  mono.Time // what it reports of its load till then is not believed
 	newest     int32     // of the running attempts, linked through calls in dispatch order
 	firstWait  int32     // of those without content, the oldest; linked likewise
 	lastWait   int32     // the newest

@@ -55,7 +55,8 @@ type EndpointState struct {
 	Healthy                    bool         // its health path says nothing else, or is not asked
 	Failures                   int          // consecutive, before content
 	BusyFor                    time.Duration
-	Share                      float64 // of its share that it may have: 1 unless it is new
+	Share                      float64       // of its share that it may have: 1 unless it is new
+	DarkFor                    time.Duration // how much longer its reports of load are not believed, because it is new
 	Draining, Leaving          bool
 	Restarts                   int64
 	Believed                   bool          // its pool's policy goes by what it is believed to hold
@@ -112,7 +113,7 @@ func (m *Machine) describe(slot selection.Slot) EndpointState {
 	e := EndpointState{
 		Endpoint: m.endpoints[slot], Slot: slot, Book: m.books[slot],
 		Health: s.breaker.State(), Cause: s.breaker.Cause(), Healthy: s.breaker.Healthy(), Failures: s.breaker.Failures(),
-		BusyFor: max(s.busyUntil.Sub(m.last), 0), Share: 1, Draining: s.draining, Leaving: s.leaving, Restarts: s.restarts,
+		BusyFor: max(s.busyUntil.Sub(m.last), 0), DarkFor: max(s.darkUntil.Sub(m.last), 0), Share: 1, Draining: s.draining, Leaving: s.leaving, Restarts: s.restarts,
 		Believed: s.pool.usesOverlap, Trust: s.trust.State(), Compared: s.compared,
 		Dispatched: s.dispatched, Beaten: s.beaten, PromptTokens: s.promptSeen, CachedTokens: s.cachedSeen,
 	}

@@ -177,7 +177,8 @@ type EndpointView struct {
 	Failures      int      `json:"consecutive_failures"`
 	Restarts      int64    `json:"restarts"`
 	Weight        float64  `json:"weight"`
-	Share         float64  `json:"share"` // of its share of calls; below 1 while it is new
+	Share         float64  `json:"share"`                      // of its share of calls; below 1 while it is new
+	Blackout      float64  `json:"blackout_seconds,omitempty"` // how much longer its reports of load are not believed, because it is new
 	InFlight      int      `json:"in_flight"`
 	Dispatched    int64    `json:"dispatched"`
 	Running       *float64 `json:"running"`
@@ -260,7 +261,7 @@ func endpointView(e flow.EndpointState, now mono.Time) EndpointView {
 	v := EndpointView{
 		Endpoint: e.Name, State: e.Health.String(), Cause: e.Cause.String(), Healthy: e.Healthy,
 		Draining: e.Draining, Leaving: e.Leaving, BusySeconds: e.BusyFor.Seconds(),
-		Failures: e.Failures, Restarts: e.Restarts, Weight: e.Weight, Share: e.Share,
+		Failures: e.Failures, Restarts: e.Restarts, Weight: e.Weight, Share: e.Share, Blackout: e.DarkFor.Seconds(),
 		InFlight: int(e.Book.Outstanding), Dispatched: e.Dispatched,
 		Running: known(e.Load.Running), Waiting: known(e.Load.Waiting), KVUsage: known(e.Load.KVUsage),
 	}
