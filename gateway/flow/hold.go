@@ -34,6 +34,9 @@ func (s *endpointState) end(now mono.Time, w selection.Work, answered bool) {
 	s.unstarted = s.unstarted.Minus(w)
 	if answered {
 		s.speed.Learn(w.Tokens, now.Sub(s.busySince))
+		if !s.crammed {
+			s.roomy.Learn(w.Tokens, now.Sub(s.busySince))
+		}
 		s.busySince = now
 	}
 }

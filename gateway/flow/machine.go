@@ -161,6 +161,8 @@ type endpointState struct {
 	unstartedCalls int
 	busySince      mono.Time // since when the newest first token of those, or their beginning
 	speed          admission.Speed
+	roomy          admission.Speed // likewise, while its KV cache had room; see DemandState
+	crammed        bool            // its KV cache was full by its newest report
 	preempting     admission.Rise
 
 	answered  bool      // a first token was seen
@@ -292,12 +294,15 @@ func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 		}
 	}
 	if m.full() && m.leastHeld(q.Priority) == none {
+		p := m.pools[0]
+		p.meter.Come(now, m.brings(now, q, p))
 		m.actions = append(m.actions, Action{Kind: Refuse, Reason: TooManyCalls, Ticket: Ticket{Call: q.ID}})
 		return
 	}
 	i := m.newCall(q)
 	m.calls[i].arrived = now
 	p, f := m.dispatch(now, i)
+	m.ask(now, i, p, f == sent)
 	why, wait := NoReason, time.Duration(0)
 	switch f {
 	case nowhere:
@@ -520,6 +525,9 @@ func (m *Machine) done(r *report) {
 	}
 	if r.outcome == attempt.Success {
 		s.pool.service.Learn(r.at.Sub(c.dispatched))
+		if c.committed && c.showsStart() {
+			s.pool.staying.Learn(r.at.Sub(c.first))
+		}
 		m.earn(r.at, s.pool, c)
 	}
 	m.square(c, r.outcome, r.usage)

@@ -33,6 +33,9 @@ func (m *Machine) learnLoad(r *report) {
 	if p := newer.Preemptions; p.Known {
 		s.preempting.Read(p.Value, p.At)
 	}
+	if usage := newer.KVUsageMax(); usage.Known {
+		s.crammed = usage.Value >= crammedUsage
+	}
 	b := &m.books[r.slot]
 	b.Unseen, b.UnseenTokens = 0, 0
 	i := m.state[r.slot].newest

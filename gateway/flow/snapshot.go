@@ -30,6 +30,7 @@ type PoolState struct {
 	Name, Policy string
 	Queue        *QueueState // nil: the pool holds no calls
 	Saturation   admission.Saturation
+	Demand       DemandState
 	Following    int          // calls that wait for a sibling; -1: none ever does
 	Shadow       *ShadowState // nil: no other policy ranks the pool's calls beside its own
 	Hedge        *HedgeState  // nil: its calls are not hedged
@@ -90,7 +91,7 @@ func (m *Machine) Snapshot(now mono.Time) Snapshot {
 		}
 	}
 	for _, p := range pools {
-		ps := PoolState{Name: p.name, Policy: p.policyName, Queue: m.describeQueue(p), Saturation: m.saturation(m.last, p), Following: -1}
+		ps := PoolState{Name: p.name, Policy: p.policyName, Queue: m.describeQueue(p), Saturation: m.saturation(m.last, p), Demand: m.demands(m.last, p), Following: -1}
 		if p.flights != nil {
 			ps.Following = p.flights.Waiting()
 		}

@@ -116,6 +116,7 @@ type PoolView struct {
 	Following  *int            `json:"single_flight,omitempty"` // calls that wait for a sibling, where some may
 	Queue      *QueueView      `json:"queue,omitempty"`         // of a pool that holds calls
 	Saturation *SaturationView `json:"saturation"`              // null: nothing is known
+	Demand     *DemandView     `json:"demand"`                  // what is asked of it beside what it can do
 	Shadow     *ShadowTally    `json:"shadow"`                  // of the policy that is shadowed; null: none is
 	Endpoints  []EndpointView  `json:"endpoints"`
 }
@@ -208,7 +209,7 @@ func (g *Gateway) Pools() []ModelView {
 		origins := g.origins(m)
 		for _, p := range s.Pools {
 			pv := PoolView{Pool: p.Name, Policy: p.Policy, Shadow: shadowTally(p.Shadow, s.At), Endpoints: []EndpointView{}}
-			pv.Saturation = saturationView(&p.Saturation)
+			pv.Saturation, pv.Demand = saturationView(&p.Saturation), demandView(&p)
 			if p.Following >= 0 {
 				pv.Following = &p.Following
 			}
@@ -303,6 +304,7 @@ func (g *Gateway) State() telemetry.Snapshot {
 		at := map[[2]string]int{} // index in ms.Endpoints
 		for _, p := range snap.Pools {
 			ms.Saturation = append(ms.Saturation, saturationStates(p.Name, &p.Saturation)...)
+			ms.Demand = append(ms.Demand, demandState(p.Name, &p.Demand))
 			if p.Following >= 0 {
 				ms.Flights = append(ms.Flights, telemetry.FlightState{Pool: p.Name, Calls: p.Following})
 			}
