@@ -15,6 +15,9 @@ import (
 // ask counts a call that comes, with the prefill that it brings. p is the pool that it was sent
 // to, waits for or was refused by; nil: none.
 func (m *Machine) ask(now mono.Time, i int32, p *pool, sent bool) {
+	if len(m.pools) == 0 { // the model is gone
+		return
+	}
 	c, first := &m.calls[i], m.pools[0]
 	tokens := c.work.Tokens
 	if p == nil {
@@ -26,6 +29,14 @@ func (m *Machine) ask(now mono.Time, i int32, p *pool, sent bool) {
 	p.meter.Come(now, tokens)
 	if p != first {
 		first.meter.Come(now, m.brings(now, &c.request, first))
+	}
+}
+
+// askInVain counts a call that is refused before anybody looks for a place.
+func (m *Machine) askInVain(now mono.Time, q *selection.Request) {
+	if len(m.pools) > 0 {
+		p := m.pools[0]
+		p.meter.Come(now, m.brings(now, q, p))
 	}
 }
 

@@ -196,3 +196,18 @@ func BenchmarkDemand_Snapshot(b *testing.B) {
 		m.demands(m.last, m.pools[0])
 	}
 }
+
+// A model that is gone has no pool: whoever still comes is refused, and asked of nobody.
+func TestDemand_OfAModelThatIsGone(t *testing.T) {
+	m := New(newConfig(newTestPool("p", lightest{}, "a")))
+	c := newConfig()
+	c.Calls = 1
+	m.Reconfigure(1, c)
+	if a := only(t, m.Step(2, Arrive(request(1)))); a.Reason != NoEndpoint {
+		t.Errorf("%+v", a)
+	}
+	m.inFlight = 1
+	if a := only(t, m.Step(3, Arrive(request(2)))); a.Reason != TooManyCalls {
+		t.Errorf("%+v", a)
+	}
+}

@@ -294,8 +294,7 @@ func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 		}
 	}
 	if m.full() && m.leastHeld(q.Priority) == none {
-		p := m.pools[0]
-		p.meter.Come(now, m.brings(now, q, p))
+		m.askInVain(now, q)
 		m.actions = append(m.actions, Action{Kind: Refuse, Reason: TooManyCalls, Ticket: Ticket{Call: q.ID}})
 		return
 	}
