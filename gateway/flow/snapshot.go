@@ -52,9 +52,10 @@ type EndpointState struct {
 	Slot                       selection.Slot
 	Book                       selection.Book // this gateway's own
 	Health                     health.State
-	Cause                      health.Cause // why it is out of rotation
-	Healthy                    bool         // its health path says nothing else, or is not asked
-	Failures                   int          // consecutive, before content
+	Cause                      health.Cause  // why it is out of rotation
+	ProbeIn                    time.Duration // until a call may probe it; 0: now, or it is in rotation
+	Healthy                    bool          // its health path says nothing else, or is not asked
+	Failures                   int           // consecutive, before content
 	BusyFor                    time.Duration
 	Share                      float64       // of its share that it may have: 1 unless it is new
 	DarkFor                    time.Duration // how much longer its reports of load are not believed, because it is new
@@ -117,6 +118,9 @@ func (m *Machine) describe(slot selection.Slot) EndpointState {
 		BusyFor: max(s.busyUntil.Sub(m.last), 0), DarkFor: max(s.darkUntil.Sub(m.last), 0), Share: 1, Draining: s.draining, Leaving: s.leaving, Restarts: s.restarts,
 		Believed: s.pool.usesOverlap, Trust: s.trust.State(), Compared: s.compared,
 		Dispatched: s.dispatched, Beaten: s.beaten, PromptTokens: s.promptSeen, CachedTokens: s.cachedSeen,
+	}
+	if due, out := s.breaker.ProbeDue(); out {
+		e.ProbeIn = max(due.Sub(m.last), 0)
 	}
 	e.Weight = s.weight
 	if s.fresh {

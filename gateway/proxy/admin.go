@@ -170,8 +170,9 @@ type EndpointView struct {
 	URL           string   `json:"url"`
 	Origin        string   `json:"origin"` // static, dns, file or admin
 	State         string   `json:"state"`
-	Cause         string   `json:"cause,omitempty"` // why it is out of rotation
-	Healthy       bool     `json:"healthy"`         // its health path says nothing else
+	Cause         string   `json:"cause,omitempty"`            // why it is out of rotation
+	ProbeIn       float64  `json:"probe_in_seconds,omitempty"` // until a call may probe it
+	Healthy       bool     `json:"healthy"`                    // its health path says nothing else
 	Draining      bool     `json:"draining"`
 	Leaving       bool     `json:"leaving,omitempty"`
 	BusySeconds   float64  `json:"busy_seconds"` // how much longer it is left alone for want of room
@@ -260,7 +261,7 @@ func (g *Gateway) origins(m *model) map[[2]string]string {
 
 func endpointView(e flow.EndpointState, now mono.Time) EndpointView {
 	v := EndpointView{
-		Endpoint: e.Name, State: e.Health.String(), Cause: e.Cause.String(), Healthy: e.Healthy,
+		Endpoint: e.Name, State: e.Health.String(), Cause: e.Cause.String(), ProbeIn: e.ProbeIn.Seconds(), Healthy: e.Healthy,
 		Draining: e.Draining, Leaving: e.Leaving, BusySeconds: e.BusyFor.Seconds(),
 		Failures: e.Failures, Restarts: e.Restarts, Weight: e.Weight, Share: e.Share, Blackout: e.DarkFor.Seconds(),
 		InFlight: int(e.Book.Outstanding), Dispatched: e.Dispatched,

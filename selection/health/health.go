@@ -4,13 +4,13 @@
 //
 // Calls tell it how they fared. An endpoint that failed several of them in a row before
 // any content, or most of the last ones, leaves rotation for a while; so does one that a
-// pool's own rule has tripped. When the time is over one call, or as many as Probes says, is
-// let through as a probe: its first content brings the
-// endpoint back, its failure sends it out again for twice as long, and after as long
-// again without a verdict the next call is a probe too, so that one call which hangs does
-// not keep out an endpoint that has recovered. Requests to the health path are weaker
-// evidence: they can take an endpoint out, and show that one which was unreachable is
-// there again, but only content from a real call brings one back (field case F34).
+// pool's own Rule has tripped. When the time is over one call, or as many as Probes says, is
+// let through as a probe: its first content brings the endpoint back, its failure sends it
+// out again for twice as long, and after as long again without a verdict the next call is a
+// probe too, so that one call which hangs does not keep out an endpoint that has recovered.
+// Requests to the health path are weaker evidence: they can take an endpoint out, and show
+// that one which was unreachable is there again, but only content from a real call brings
+// one back (field case F34).
 //
 // Sources: Envoy's outlier detection (consecutive failures, ejection time that grows,
 // max_ejection_percent) and slow start; the field cases' invariant 7.
