@@ -163,6 +163,8 @@ var (
 		help: "Calls queued in the engine, as it last reported. No sample while unknown."}
 	endpointKVUsage = series{name: "kvasir_endpoint_kv_usage", kind: "gauge", unit: "ratio", labels: byEndpoint,
 		help: "Share of the engine's KV blocks in use, 0 to 1, as it last reported. No sample while unknown."}
+	endpointLimit = series{name: "kvasir_endpoint_limit", kind: "gauge", unit: "calls", labels: byEndpoint,
+		help: "Calls that this gateway may have in flight at the endpoint, as found from how late its first tokens are. No sample for a pool without queue.limit."}
 	prefixTrust = series{name: "kvasir_prefix_trust", kind: "gauge", unit: "state", labels: byEndpoint,
 		help: "How far beliefs about the endpoint's prefix cache are relied on. 2: exact, the engine tells; 1: approximate, by dispatches; 0: load-only, they have proved wrong. No sample where the pool's policy does not go by prefixes, as in the following."}
 	prefixPredicted = series{name: "kvasir_prefix_predicted_tokens_total", kind: "counter", unit: "tokens", labels: byEndpoint,
@@ -202,7 +204,7 @@ var counted = []*series{
 var stated = []*series{
 	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &hedgesTotal, &hedgeWasted, &hedgeAfter, &queueCalls, &queueBytes, &queueTokens, &queuePredicted, &poolSaturation,
 	&demandCalls, &demandTokens, &demandVariation, &waitingCalls, &waitingTokens, &predictedWait, &endpointWait, &endpointCalls, &kneeUtilization, &replicasDesired, &replicasInRotation, &flightCalls, &discoveryAge, &signalAge,
-	&endpointRunning, &endpointWaiting, &endpointKVUsage, &prefixTrust, &prefixPredicted, &prefixReported, &tenantCalls, &tenantRemaining, &tenantRequests, &tenantRefused, &tenantTokens, &tenantEstimated, &indexBytes, &indexBlocks,
+	&endpointRunning, &endpointWaiting, &endpointKVUsage, &endpointLimit, &prefixTrust, &prefixPredicted, &prefixReported, &tenantCalls, &tenantRemaining, &tenantRequests, &tenantRefused, &tenantTokens, &tenantEstimated, &indexBytes, &indexBlocks,
 }
 
 func (s *series) counter(reg prometheus.Registerer) *prometheus.CounterVec {

@@ -119,6 +119,8 @@ type EndpointState struct {
 	Waiting   Value // calls it has queued, as reported
 	KVUsage   Value // share of its KV blocks in use, 0 to 1, as reported
 
+	Limit Value // of calls in flight, as found
+
 	PrefixTrust     Value // in beliefs about its cache; 2 exact, 1 approximate, 0 load-only
 	PrefixPredicted Value // tokens that were predicted to be cached there, since it joined
 	PrefixReported  Value // of those, tokens that answers reported as cached
@@ -249,6 +251,7 @@ func (c *state) Collect(ch chan<- prometheus.Metric) {
 			known(&endpointRunning, e.Running)
 			known(&endpointWaiting, e.Waiting)
 			known(&endpointKVUsage, e.KVUsage)
+			known(&endpointLimit, e.Limit)
 			known(&prefixTrust, e.PrefixTrust)
 			known(&prefixPredicted, e.PrefixPredicted)
 			known(&prefixReported, e.PrefixReported)

@@ -29,7 +29,7 @@ func fullSnapshot() Snapshot {
 		Queues: []QueueState{{Pool: "gpus", Calls: 5, Bytes: 600, Tokens: 70, Wait: 0.125}},
 		Hedges: []HedgeState{{Pool: "gpus", Won: 3, Lost: 2, Failed: 1, Wasted: 500, After: known(0.4)}},
 		Endpoints: []EndpointState{
-			{Pool: "gpus", Endpoint: "a", Outstanding: 3, Rotation: InRotation, Healthy: true, Share: 0.5, BusyFor: 2, SignalAge: known(0.25), Running: known(2), Waiting: known(0), KVUsage: known(0.75),
+			{Pool: "gpus", Endpoint: "a", Outstanding: 3, Rotation: InRotation, Healthy: true, Share: 0.5, BusyFor: 2, SignalAge: known(0.25), Running: known(2), Waiting: known(0), KVUsage: known(0.75), Limit: known(40),
 				PrefixTrust: known(1), PrefixPredicted: known(900), PrefixReported: known(800)},
 			{Pool: "gpus", Endpoint: "b", Outstanding: 1, Rotation: Probing},
 			{Pool: "gpus", Endpoint: "c", Rotation: Ejected, Draining: true},
@@ -106,6 +106,7 @@ func TestStateShowsTheSnapshot(t *testing.T) {
 		"kvasir_endpoint_running" + at("a"):                                  2,
 		"kvasir_endpoint_waiting" + at("a"):                                  0,
 		"kvasir_endpoint_kv_usage" + at("a"):                                 0.75,
+		"kvasir_endpoint_limit" + at("a"):                                    40,
 		"kvasir_prefix_trust" + at("a"):                                      1,
 		"kvasir_prefix_predicted_tokens_total" + at("a"):                     900,
 		"kvasir_prefix_reported_tokens_total" + at("a"):                      800,

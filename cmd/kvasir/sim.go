@@ -55,7 +55,9 @@ pool:
   --scrape-loss SHARE        of the readings (default 0)
   --stagger                  gateways read at instants of their own
   --queue SPEC               calls wait at the gateway until an endpoint has room: while less prefill
-                             than work (predicted time) or tokens (uncached) is unstarted there:
+                             than work (predicted time) or tokens (uncached) is unstarted there, and
+                             fewer calls are in flight than a limit that is found (limit=gradient,
+                             limit-min=4,limit-max=1024,limit-tolerance=3):
                              work=500ms,tokens=8192,order=least-slack,length=1024,max-wait=30s,
                              max-wait-ratio=4 (of the mean service time), turn=8 (every eighth call
                              is of a lower priority); order is fifo, least-slack or deadline, to the

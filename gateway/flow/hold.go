@@ -47,6 +47,9 @@ func (m *Machine) hasRoom(now mono.Time, p *pool, slot selection.Slot) bool {
 	if m.preempts(now, p, slot) {
 		return false
 	}
+	if c.Adaptive && int(m.books[slot].Outstanding) >= s.limit.Limit(c.Gradient) {
+		return false
+	}
 	if s.unstartedCalls == 0 {
 		return true
 	}

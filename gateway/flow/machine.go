@@ -161,8 +161,9 @@ type endpointState struct {
 	unstartedCalls int
 	busySince      mono.Time // since when the newest first token of those, or their beginning
 	speed          admission.Speed
-	roomy          admission.Speed // likewise, while its KV cache had room; see DemandState
-	crammed        bool            // its KV cache was full by its newest report
+	roomy          admission.Speed    // likewise, while its KV cache had room; see DemandState
+	crammed        bool               // its KV cache was full by its newest report
+	limit          admission.Gradient // on the calls in flight, of pools whose queue is adaptive
 	preempting     admission.Rise
 
 	answered  bool      // a first token was seen
@@ -463,6 +464,7 @@ func (m *Machine) firstToken(r *report) {
 		return
 	}
 	m.settle(r.at, i)
+	m.learnLimit(r.at, c)
 	c.committed = true
 	s := &m.state[c.slot]
 	m.learnFirst(s.pool, c, r.at.Sub(c.dispatched))

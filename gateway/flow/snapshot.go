@@ -58,6 +58,7 @@ type EndpointState struct {
 	Failures                   int           // consecutive, before content
 	BusyFor                    time.Duration
 	Share                      float64       // of its share that it may have: 1 unless it is new
+	Limit                      int           // most calls in flight, as found; 0: none is
 	DarkFor                    time.Duration // how much longer its reports of load are not believed, because it is new
 	Draining, Leaving          bool
 	Restarts                   int64
@@ -123,6 +124,9 @@ func (m *Machine) describe(slot selection.Slot) EndpointState {
 		e.ProbeIn = max(due.Sub(m.last), 0)
 	}
 	e.Weight = s.weight
+	if q := s.pool.queue; q != nil && q.Config().Adaptive {
+		e.Limit = s.limit.Limit(q.Config().Gradient)
+	}
 	if s.fresh {
 		e.Share = m.health.Warmth(s.freshSince, m.last)
 	}

@@ -182,6 +182,7 @@ type EndpointView struct {
 	Share         float64  `json:"share"`                      // of its share of calls; below 1 while it is new
 	Blackout      float64  `json:"blackout_seconds,omitempty"` // how much longer its reports of load are not believed, because it is new
 	InFlight      int      `json:"in_flight"`
+	Limit         int      `json:"limit,omitempty"` // most calls in flight, as found; of a pool with queue.limit
 	Dispatched    int64    `json:"dispatched"`
 	Running       *float64 `json:"running"`
 	Waiting       *float64 `json:"waiting"`
@@ -264,7 +265,7 @@ func endpointView(e flow.EndpointState, now mono.Time) EndpointView {
 		Endpoint: e.Name, State: e.Health.String(), Cause: e.Cause.String(), ProbeIn: e.ProbeIn.Seconds(), Healthy: e.Healthy,
 		Draining: e.Draining, Leaving: e.Leaving, BusySeconds: e.BusyFor.Seconds(),
 		Failures: e.Failures, Restarts: e.Restarts, Weight: e.Weight, Share: e.Share, Blackout: e.DarkFor.Seconds(),
-		InFlight: int(e.Book.Outstanding), Dispatched: e.Dispatched,
+		InFlight: int(e.Book.Outstanding), Limit: e.Limit, Dispatched: e.Dispatched,
 		Running: known(e.Load.Running), Waiting: known(e.Load.Waiting), KVUsage: known(e.Load.KVUsage),
 	}
 	if age := e.Load.Age(now); age >= 0 {
@@ -366,6 +367,7 @@ func endpointState(pool string, e flow.EndpointState, now mono.Time) telemetry.E
 		Pool: pool, Endpoint: e.Name, Outstanding: int(e.Book.Outstanding), Rotation: rotation(e.Health),
 		Draining: e.Draining, Healthy: e.Healthy, BusyFor: e.BusyFor.Seconds(), Share: e.Share,
 		Running: value(e.Load.Running), Waiting: value(e.Load.Waiting), KVUsage: value(e.Load.KVUsage),
+		Limit: above(float64(e.Limit)),
 	}
 	if age := e.Load.Age(now); age >= 0 {
 		es.SignalAge = telemetry.Value{V: age.Seconds(), Known: true}
