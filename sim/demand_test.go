@@ -105,3 +105,26 @@ func TestDemand_WhatIsAskedForIsNeeded(t *testing.T) {
 		}
 	}
 }
+
+// TestDemand_OfAPoolThatHasEnough: it asks for what would do, within one, but where the KV cache and not
+// prefill is what would be short: fewer replicas decode in larger batches, and calls stay longer there.
+func TestDemand_OfAPoolThatHasEnough(t *testing.T) {
+	const engines = 10
+	for _, a := range askings[:4] {
+		for _, share := range []float64{0.2, 0.5} {
+			a := a
+			a.rate, a.length = a.rate*share, 4*time.Minute
+			_, d := a.on(t, "least-outstanding", admission.Config{}, engines)
+			more, _ := a.on(t, "least-outstanding", admission.Config{}, d.Replicas+1)
+			t.Logf("%s, %g of what %d answer: %d are asked for; with one more %.2f keep the SLO", a.name, share, engines, d.Replicas, more)
+			if more < 0.9 {
+				t.Errorf("%s: %d are asked for, and with one more %.2f keep the SLO", a.name, d.Replicas, more)
+			}
+			if d.Replicas > 2 {
+				if fewer, _ := a.on(t, "least-outstanding", admission.Config{}, d.Replicas-2); fewer >= 0.9 {
+					t.Errorf("%s: %d are asked for, and with two less %.2f keep the SLO", a.name, d.Replicas, fewer)
+				}
+			}
+		}
+	}
+}

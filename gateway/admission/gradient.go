@@ -31,8 +31,8 @@ func DefaultGradient() GradientConfig {
 // use.
 //
 // What it is good for, by the simulator (docs/queue.md): without anything else to bound an engine's
-// work it keeps most of the goodput under overload. A bound of unstarted prefill keeps more of it, by a
-// quarter to half again: first tokens are late because of prefill that waits, and fewer calls in flight are
+// work it keeps most of the goodput under overload. A bound of unstarted prefill keeps a quarter more
+// of it, and twice as much where KV memory is what is short: first tokens are late because of prefill that waits, and fewer calls in flight are
 // a costly way to have less of that, since engines decode many at little more cost than few. But so
 // their tokens come faster, which no bound of prefill sees to. A tolerance of 1.5, as Netflix has, takes
 // the chance of two prompts at once for a queue: it loses a fifth of the goodput of a pool that is not
