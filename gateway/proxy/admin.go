@@ -117,6 +117,7 @@ type PoolView struct {
 	Queue      *QueueView      `json:"queue,omitempty"`         // of a pool that holds calls
 	Hedge      *HedgeView      `json:"hedge,omitempty"`         // of a pool whose late calls get a second attempt
 	Saturation *SaturationView `json:"saturation"`              // null: nothing is known
+	Demand     *DemandView     `json:"demand"`                  // what is asked of it beside what it can do
 	Shadow     *ShadowTally    `json:"shadow"`                  // of the policy that is shadowed; null: none is
 	Endpoints  []EndpointView  `json:"endpoints"`
 }
@@ -200,8 +201,10 @@ type EndpointView struct {
 	Failures      int      `json:"consecutive_failures"`
 	Restarts      int64    `json:"restarts"`
 	Weight        float64  `json:"weight"`
-	Share         float64  `json:"share"` // of its share of calls; below 1 while it is new
+	Share         float64  `json:"share"`                      // of its share of calls; below 1 while it is new
+	Blackout      float64  `json:"blackout_seconds,omitempty"` // how much longer its reports of load are not believed, because it is new
 	InFlight      int      `json:"in_flight"`
+	Limit         int      `json:"limit,omitempty"` // most calls in flight, as found; of a pool with queue.limit
 	Dispatched    int64    `json:"dispatched"`
 	Running       *float64 `json:"running"`
 	Waiting       *float64 `json:"waiting"`
@@ -230,7 +233,7 @@ func (g *Gateway) Pools() []ModelView {
 		origins := g.origins(m)
 		for _, p := range s.Pools {
 			pv := PoolView{Pool: p.Name, Policy: p.Policy, Shadow: shadowTally(p.Shadow, s.At), Endpoints: []EndpointView{}}
-			pv.Saturation = saturationView(&p.Saturation)
+			pv.Saturation, pv.Demand = saturationView(&p.Saturation), demandView(&p)
 			if p.Following >= 0 {
 				pv.Following = &p.Following
 			}
@@ -284,8 +287,8 @@ func endpointView(e flow.EndpointState, now mono.Time) EndpointView {
 	v := EndpointView{
 		Endpoint: e.Name, State: e.Health.String(), Cause: e.Cause.String(), ProbeIn: e.ProbeIn.Seconds(), Healthy: e.Healthy,
 		Draining: e.Draining, Leaving: e.Leaving, BusySeconds: e.BusyFor.Seconds(),
-		Failures: e.Failures, Restarts: e.Restarts, Weight: e.Weight, Share: e.Share,
-		InFlight: int(e.Book.Outstanding), Dispatched: e.Dispatched,
+		Failures: e.Failures, Restarts: e.Restarts, Weight: e.Weight, Share: e.Share, Blackout: e.DarkFor.Seconds(),
+		InFlight: int(e.Book.Outstanding), Limit: e.Limit, Dispatched: e.Dispatched,
 		Running: known(e.Load.Running), Waiting: known(e.Load.Waiting), KVUsage: known(e.Load.KVUsage),
 	}
 	if age := e.Load.Age(now); age >= 0 {
@@ -326,6 +329,7 @@ func (g *Gateway) State() telemetry.Snapshot {
 		at := map[[2]string]int{} // index in ms.Endpoints
 		for _, p := range snap.Pools {
 			ms.Saturation = append(ms.Saturation, saturationStates(p.Name, &p.Saturation)...)
+			ms.Demand = append(ms.Demand, demandState(p.Name, &p.Demand))
 			if p.Following >= 0 {
 				ms.Flights = append(ms.Flights, telemetry.FlightState{Pool: p.Name, Calls: p.Following})
 			}
@@ -386,6 +390,7 @@ func endpointState(pool string, e flow.EndpointState, now mono.Time) telemetry.E
 		Pool: pool, Endpoint: e.Name, Outstanding: int(e.Book.Outstanding), Rotation: rotation(e.Health),
 		Draining: e.Draining, Healthy: e.Healthy, BusyFor: e.BusyFor.Seconds(), Share: e.Share,
 		Running: value(e.Load.Running), Waiting: value(e.Load.Waiting), KVUsage: value(e.Load.KVUsage),
+		Limit: above(float64(e.Limit)),
 	}
 	if age := e.Load.Age(now); age >= 0 {
 		es.SignalAge = telemetry.Value{V: age.Seconds(), Known: true}

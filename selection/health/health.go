@@ -42,6 +42,12 @@ type Config struct {
 
 	SlowStart      time.Duration // how long a new one takes to its full share; default 30 s; 0: none
 	SlowStartFloor float64       // share at the start; default 0.1
+
+	// Blackout is for how long the load is not believed that a new or restarted endpoint reports
+	// of itself; default 10 s; 0: it is at once. It says that it has nothing to do, which is true
+	// and no reason to send it everything (Envoy's client-side weighted round robin has a
+	// blackout_period of 10 s).
+	Blackout time.Duration
 }
 
 // Default returns the defaults.
@@ -51,7 +57,7 @@ func Default() Config {
 		Ejection: 5 * time.Second, MaxEjection: time.Minute, MaxEjected: 0.5, Probes: 1,
 		Stall: 30 * time.Second, StallCalls: 3,
 		Busy: time.Second, MaxBusy: time.Minute,
-		SlowStart: 30 * time.Second, SlowStartFloor: 0.1,
+		SlowStart: 30 * time.Second, SlowStartFloor: 0.1, Blackout: 10 * time.Second,
 	}
 }
 
