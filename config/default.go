@@ -66,8 +66,14 @@ func Default() Config {
 // DefaultModel returns a model without name and pools, as one of a file starts whose
 // router has the timeouts of Default.
 func DefaultModel() Model {
-	return Model{Timeouts: Default().Timeouts, Caps: DefaultCaps(), Hedge: DefaultHedge()}
+	return Model{Timeouts: Default().Timeouts, Caps: DefaultCaps(), Commit: CommitFirstContent, Hedge: DefaultHedge()}
 }
+
+// The values of a model's commit.
+const (
+	CommitFirstContent = "first-content"
+	CommitFirstVisible = "first-visible"
+)
 
 // DefaultHedge returns what hedges nothing, as a file's hedge starts.
 func DefaultHedge() Hedge { return Hedge{After: "p95"} }

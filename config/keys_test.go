@@ -46,6 +46,7 @@ var otherModel = map[string]string{
 	"pools.pass_priority":              "{pools: [{endpoints: [http://h:1], pass_priority: true}]}",
 	"slo.ttft":                         "{slo: {ttft: 2s}, pools: [{endpoints: [http://h:1]}]}",
 	"slo.tpot":                         "{slo: {tpot: 50ms}, pools: [{endpoints: [http://h:1]}]}",
+	"commit":                           "{commit: first-visible, pools: [{endpoints: [http://h:1]}]}",
 	"hedge.budget":                     "{hedge: {budget: 0.05}, pools: [{endpoints: [http://h:1]}]}",
 	"hedge.after":                      "{hedge: {budget: 0.05, after: 400ms}, pools: [{endpoints: [http://h:1]}]}",
 	"hedge.whole":                      "{hedge: {budget: 0.05, whole: 10s}, pools: [{endpoints: [http://h:1]}]}",

@@ -25,6 +25,8 @@ type Model struct {
 	Caps Caps `config:"caps"`
 	// What callers want: what policies weigh, and from which calls that wait are ordered. Nothing is refused or ended for it.
 	SLO SLO `config:"slo"`
+	// When a streamed answer begins to pass to the client, so that no other attempt may follow or run beside it: with its first content, reasoning included, or with the first that is no reasoning. The latter is for routes whose users are not shown reasoning: it is held back until then, as far as limits.preamble goes, and comes at once.
+	Commit string `config:"commit" allowed:"first-content, first-visible"`
 	// A second attempt beside one whose first token is late; the first to answer goes on, the other is aborted. Off where budget is 0.
 	Hedge Hedge `config:"hedge"`
 	// Bounds that differ from the router's timeouts; those that are not given are as there.

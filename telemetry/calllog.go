@@ -94,6 +94,9 @@ func (c *Call) describe(d describer) {
 	if c.TTFT > 0 {
 		d.seconds("ttft_seconds", c.TTFT)
 	}
+	if c.Thought > 0 {
+		d.seconds("first_reasoning_seconds", c.Thought)
+	}
 	if c.PredictedTTFT > 0 {
 		d.seconds("predicted_ttft_seconds", c.PredictedTTFT)
 	}

@@ -142,6 +142,9 @@ type Call struct {
 	Pick time.Duration // time spent in the first attempt's pick, waiting for the lock included; 0: no pick
 	Held time.Duration // time spent at the gateway until its turn in its conversation came, and until an endpoint had room, or a sibling had computed their common prefix; 0: none
 	TTFT time.Duration // arrival to first content token of a streamed answer; 0: none was seen
+	// Thought is the arrival to the first reasoning of the answer, where that was held back until
+	// the first token that the user sees, whose time TTFT is then; 0: none was.
+	Thought time.Duration
 	// PredictedTTFT is what TTFT was expected to be when the last attempt was sent, by its
 	// policy; 0: it predicts none.
 	PredictedTTFT time.Duration

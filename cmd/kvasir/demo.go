@@ -186,6 +186,7 @@ func demoConfig(o demoOptions, urls []string) *config.Config {
 	model := config.DefaultModel()
 	model.SLO = config.SLO{TTFT: time.Second, TPOT: 50 * time.Millisecond}
 	if o.faults.Any() {
+		c.Retry.Attempts = demoAttempts
 		model.Timeouts.FirstToken, model.Timeouts.Progress = demoFirstToken, demoProgress
 	}
 	model.Name, model.Aliases, model.Pools = demoModel, []string{"default"}, []config.Pool{pool}

@@ -175,8 +175,10 @@ func kinds(m map[report.Failure]int) string {
 }
 
 // Under faults the demo gives up an answer sooner than the defaults do, so that one that
-// stalls is seen in a run of a minute.
+// stalls is seen in a run of a minute, and makes one attempt more: one call in fifteen fails before
+// its content, and of so many in a row a call in a few thousand.
 const (
+	demoAttempts   = 3 // beside the first
 	demoFirstToken = 5 * time.Second
 	demoProgress   = 3 * time.Second
 )

@@ -307,6 +307,9 @@ func TestSim_HoldsCalls(t *testing.T) {
 		}
 		return r
 	}
+	for _, order := range []string{"deadline,turn=2", "fair,principal=conversation,input=1,output=3,cached=0.5", "fair-local,quantum=1000,max-wait-ratio=50"} {
+		ask("--queue", "tokens=1,max-wait=5m,order="+order)
+	}
 	without, with := ask(), ask("--queue", "tokens=1,order=least-slack,max-wait=5m")
 	if without.Config.Queue != "" || without.Results[0].Held.Max != 0 || without.Results[0].QueuePeak < 2 {
 		t.Errorf("without a queue: %+v", without)

@@ -125,6 +125,7 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 	timeouts := proxy.Timeouts(mc.Timeouts)
 	m := proxy.Model{
 		Name: mc.Name, Aliases: mc.Aliases, Adapters: mc.Adapters, Timeouts: &timeouts, Deadline: mc.Deadline,
+		FirstVisible: mc.Commit == config.CommitFirstVisible,
 		Machine: flow.Config{
 			Seed: c.Seed, Calls: mc.Calls, SLO: selection.SLO(mc.SLO),
 			Retry: attempt.Config(c.Retry), Health: health.Config(c.Health),

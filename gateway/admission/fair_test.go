@@ -418,6 +418,23 @@ func TestFair_NobodyFillsTheQueue(t *testing.T) {
 	if bound, _ := q.Refuses(Asking{Principal: 9, Bytes: 60, Rate: 1000}); bound != BytesMost {
 		t.Errorf("who would have most: bound %v", bound)
 	}
+	for i := range 2 {
+		q.Push(Waiter{Call: int32(20 + i), ID: uint64(20 + i), Rank: int64(20 + i), Since: mono.Time(20 + i), Principal: kvblock.Hash(8 + i)})
+	}
+	// Now six are of 7, three of 8 and one of 9. Nobody gives way to who would then have as many.
+	for who, want := range map[kvblock.Hash]Bound{7: LengthMost, 8: Within, 9: Within} {
+		if bound, _ := q.Refuses(Asking{Principal: who}); bound != want {
+			t.Errorf("principal %d: bound %v, want %v", who, bound, want)
+		}
+	}
+	for _, call := range []int32{0, 1, 2} {
+		q.Remove(call)
+		q.Push(Waiter{Call: 30 + call, ID: uint64(30 + call), Rank: int64(30 + call), Since: mono.Time(30 + call), Principal: 9})
+	}
+	// Three are of 7, three of 8 and four of 9.
+	if bound, _ := q.Refuses(Asking{Principal: 8}); bound != LengthMost {
+		t.Errorf("who would have as many as the one with most: bound %v", bound)
+	}
 }
 
 // TestFair_BandsAreFairEachByItself: service in one band does not count in another.

@@ -73,8 +73,8 @@ func New(c Config) *Queue {
 	return q
 }
 
-// Config returns the queue's configuration.
-func (q *Queue) Config() Config { return q.cfg }
+// Config returns the queue's configuration, which the caller must not change.
+func (q *Queue) Config() *Config { return &q.cfg }
 
 // Bound gives the queue other bounds, of a configuration that is alike. Who waits already
 // does so whatever they are.

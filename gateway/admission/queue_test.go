@@ -116,7 +116,7 @@ func (l *listed) least(priority int32) (Waiter, bool) {
 // TestQueue_AgainstAList compares every answer with that of a list that is searched anew.
 func TestQueue_AgainstAList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		cfg := Config{Turn: rapid.IntRange(0, 4).Draw(t, "turn"), Length: 20, Bytes: 60, MaxWait: time.Hour}
+		cfg := Config{Turn: rapid.IntRange(0, 4).Draw(t, "turn"), Length: 8, Bytes: 30, MaxWait: time.Hour}
 		q := New(cfg)
 		l := &listed{cfg: cfg, passed: map[int32]int{}, lowest: MinPriority}
 		remove := func(call int32, goes bool) {

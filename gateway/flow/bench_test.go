@@ -70,13 +70,17 @@ func BenchmarkPick(b *testing.B) {
 }
 
 // BenchmarkHold is one call that comes and is held, and the first token that lets another one
-// go, while a thousand wait.
+// go, while a thousand of a hundred tenants wait.
 func BenchmarkHold(b *testing.B) {
-	for _, n := range []int{8, 64} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+	for _, x := range []struct {
+		order admission.Order
+		n     int // endpoints
+	}{{admission.FIFO, 8}, {admission.FIFO, 64}, {admission.Fair, 8}, {admission.Fair, 64}, {admission.FairLocal, 8}, {admission.FairLocal, 64}} {
+		n := x.n
+		b.Run(fmt.Sprintf("%v/%d", x.order, n), func(b *testing.B) {
 			rule, _ := policy.Lookup("cache-aware")
 			pool := flow.Pool{Name: "p", PolicyName: rule.Name, Policy: rule.Params().New(), Queue: admission.Default()}
-			pool.Queue.Tokens, pool.Queue.Length = 1, 2000
+			pool.Queue.Tokens, pool.Queue.Length, pool.Queue.Order = 1, 2000, x.order
 			for i := range n {
 				pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: fmt.Sprint("engine-", i), Weight: 1})
 			}
@@ -97,6 +101,7 @@ func BenchmarkHold(b *testing.B) {
 			}
 			for range n + 1000 {
 				q.ID++
+				q.Tenant = kvblock.Hash(q.ID % 100)
 				step(flow.Arrive(q))
 			}
 			b.ReportAllocs()
@@ -107,6 +112,7 @@ func BenchmarkHold(b *testing.B) {
 				step(flow.Wake())
 				step(flow.Done(a.Ticket, a.Attempt, attempt.Success, flow.Usage{}))
 				q.ID++
+				q.Tenant = kvblock.Hash(q.ID % 100)
 				step(flow.Arrive(q))
 			}
 		})
@@ -115,9 +121,15 @@ func BenchmarkHold(b *testing.B) {
 
 // TestHold_DoesNotAllocate: calls that wait for room, and for siblings.
 func TestHold_DoesNotAllocate(t *testing.T) {
+	for _, order := range []admission.Order{admission.LeastSlack, admission.Deadline, admission.Fair, admission.FairLocal} {
+		t.Run(order.String(), func(t *testing.T) { holdDoesNotAllocate(t, order) })
+	}
+}
+
+func holdDoesNotAllocate(t *testing.T, order admission.Order) {
 	rule, _ := policy.Lookup("cache-aware")
 	pool := flow.Pool{Name: "p", PolicyName: rule.Name, Policy: rule.Params().New(), Queue: admission.Default()}
-	pool.Queue.Tokens, pool.Queue.Order = 1, admission.LeastSlack
+	pool.Queue.Tokens, pool.Queue.Order, pool.Overload = 1, order, admission.DefaultOverload()
 	pool.Flights = admission.FlightConfig{MinTokens: 64, MaxWait: time.Second, MaxSiblings: 8}
 	for i := range 4 {
 		pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: fmt.Sprint("engine-", i), Weight: 1})
@@ -152,6 +164,8 @@ func TestHold_DoesNotAllocate(t *testing.T) {
 		for range 12 {
 			q.ID++
 			now += 1000
+			q.Tenant, q.Priority = kvblock.Hash(q.ID%5), int32(q.ID%3)-1
+			q.Firm, q.Deadline = q.ID%2 == 0, time.Minute
 			for d := range q.Blocks {
 				q.Blocks[d] = kvblock.Hash(uint64(q.ID)/6*10 + uint64(d))
 			}

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"slices"
 	"time"
 
 	"kvasir/gateway/attempt"
@@ -62,6 +63,7 @@ type call struct {
 	nTried int
 	last   attempt.Outcome // of the attempt before
 	wait   time.Duration   // that its endpoint named with back-pressure
+	pushed mono.Time       // when an endpoint had no room for it first; 0: each had some
 
 	pairing
 
@@ -94,6 +96,15 @@ func (c *call) hasTried(slot selection.Slot, generation uint32) bool {
 		}
 	}
 	return false
+}
+
+// refuses is excludes, but for endpoints that had no room for the call.
+func (c *call) refuses(slot selection.Slot, generation uint32) bool {
+	q := &c.request
+	return q.Owned && (slot != q.Owner || generation != q.OwnerGeneration) ||
+		slices.ContainsFunc(c.tried[:c.nTried], func(t trial) bool {
+			return t.slot == slot && t.generation == generation && !t.outcome.Pushed()
+		})
 }
 
 // excludes reports whether the call must not go to the endpoint: it has tried it, or only

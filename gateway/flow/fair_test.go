@@ -59,6 +59,7 @@ func TestFair_ChargesAsTheAnswerComes(t *testing.T) {
 	m.Step(3, Progress(a.Ticket, 0, 10))
 	m.Step(4, Progress(a.Ticket, 0, 10)) // it is cumulative
 	m.Step(5, Progress(a.Ticket, 0, 30))
+	m.Step(6, Progress(a.Ticket, 0, 20))  // it came too late
 	m.Step(6, Progress(a.Ticket, 1, 900)) // of another attempt
 	m.Step(7, Wake())
 	if got := had(m, a); got != 50+30 {
@@ -101,7 +102,6 @@ func TestFair_AFailedAttemptCostsNothing(t *testing.T) {
 // way, and none is remembered but who went last.
 func TestFair_EveryBillIsShut(t *testing.T) {
 	m := fairly(admission.Fair, lightest{}, "a", "b")
-	m.pools[0].queue.Bound(m.pools[0].queue.Config())
 	var tickets []Ticket
 	now := mono.Time(1)
 	for i := range 30 {

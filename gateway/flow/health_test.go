@@ -783,3 +783,40 @@ func TestF34_AProbeThatHangsIsTakenBack(t *testing.T) {
 		}
 	}
 }
+
+// A call that met back-pressure and finds, when its backoff is over, that the others have asked to
+// be left alone too, waits for the first of them, but not for longer than it would for one.
+func TestF24_OthersHaveNoRoomEitherAfterTheBackoff(t *testing.T) {
+	for _, x := range []struct {
+		named time.Duration // by both endpoints
+		again bool
+	}{{time.Second, true}, {attempt.Default().MaxWait + time.Second, false}} {
+		m := New(newConfig(newTestPool("p", lightest{}, "a", "b")))
+		first := only(t, m.Step(1, Arrive(request(1))))
+		second := only(t, m.Step(2, Arrive(request(2))))
+		m.Step(100, Pushed(first.Ticket, 0, attempt.Limited, x.named))
+		back, ok := wakeIn(m.Step(101, Wake()))
+		if !ok {
+			t.Fatal("no backoff")
+		}
+		m.Step(back-2, Pushed(second.Ticket, 0, attempt.Limited, x.named))
+		var said []Action
+		for until := back.Add(3 * time.Second); m.wakeAt <= until; {
+			for _, a := range m.Step(m.wakeAt, Wake()) {
+				if (a.Kind == Dispatch || a.Kind == GiveUp) && a.Ticket.Call == 1 {
+					said = append(said, a)
+				}
+			}
+			if len(said) > 0 {
+				break
+			}
+		}
+		want := Dispatch
+		if !x.again {
+			want = GiveUp
+		}
+		if len(said) != 1 || said[0].Kind != want {
+			t.Errorf("both name %v: %+v", x.named, said)
+		}
+	}
+}

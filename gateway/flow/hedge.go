@@ -104,10 +104,11 @@ func (m *Machine) root(c *call) *call {
 // twinRuns reports whether the call's other attempt runs.
 func (m *Machine) twinRuns(c *call) bool { return c.twin != none && m.calls[c.twin].phase == running }
 
-// watch puts an attempt that was just sent into its pool's line, if it may be hedged.
+// watch puts an attempt that was just sent into its pool's line, if it may be hedged. What is shed
+// first gets no second attempt.
 func (m *Machine) watch(i int32) {
 	c := &m.calls[i]
-	if !m.hedging.On() || c.hedged || c.hedge || c.request.Once || c.request.Owned {
+	if !m.hedging.On() || c.hedged || c.hedge || c.request.Once || c.request.Owned || c.request.Priority < 0 {
 		return
 	}
 	kind := c.line()

@@ -152,7 +152,7 @@ func (m *Machine) refusal(now mono.Time, i int32, p *pool) (Reason, time.Duratio
 		return QueueWait, at.Sub(now)
 	}
 	c := &m.calls[i]
-	bound, wait := p.queue.Refuses(m.asking(now, &c.request, p))
+	bound, wait := p.queue.Refuses(p.asking(&c.request, m.drainRate(now, p)))
 	switch bound {
 	case admission.LengthMost:
 		return QueueFull, wait
@@ -170,10 +170,9 @@ func (m *Machine) refusal(now mono.Time, i int32, p *pool) (Reason, time.Duratio
 }
 
 // asking returns what the pool's queue goes by when it is asked about a call.
-func (m *Machine) asking(now mono.Time, q *selection.Request, p *pool) admission.Asking {
+func (p *pool) asking(q *selection.Request, rate float64) admission.Asking {
 	return admission.Asking{
-		Priority: q.Priority, Principal: p.principal(q), Bytes: q.Bytes, Tokens: int64(q.InputTokens),
-		Rate: m.drainRate(now, p), Service: p.service.Mean(),
+		Priority: q.Priority, Principal: p.principal(q), Bytes: q.Bytes, Tokens: int64(q.InputTokens), Rate: rate, Service: p.service.Mean(),
 	}
 }
 

@@ -538,6 +538,9 @@ func (m *Machine) done(r *report) {
 	if c.hedge {
 		tried.pool.hedging.Failed++
 	}
+	if r.outcome.Pushed() && root.pushed == 0 {
+		root.pushed = r.at
+	}
 	root.final = root.final || !r.outcome.Retryable()
 	if m.twinRuns(c) {
 		m.retire(i)

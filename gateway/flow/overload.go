@@ -115,14 +115,14 @@ func (m *Machine) shed(now mono.Time, i int32) {
 	c := &m.calls[i]
 	p := c.queued
 	m.unhold(now, i)
-	again := p.queue.Wait(m.asking(now, &c.request, p))
+	again := p.queue.Wait(p.asking(&c.request, m.drainRate(now, p)))
 	m.giveUp(i, Shed)
 	m.actions[len(m.actions)-1].Again = again
 }
 
 // giveWay sheds those whom a call pushes out that is about to wait for the pool.
 func (m *Machine) giveWay(now mono.Time, i int32, p *pool) {
-	q := m.asking(now, &m.calls[i].request, p)
+	q := p.asking(&m.calls[i].request, 0)
 	for j, ok := p.queue.GivesWay(q); ok; j, ok = p.queue.GivesWay(q) {
 		m.shed(now, j)
 	}

@@ -197,6 +197,7 @@ func TestDeadline_OneThatPassesInTheQueueIsDropped(t *testing.T) {
 	if a := only(t, m.Step(3, Arrive(firm(3, 500)))); a.Kind != Hold {
 		t.Fatalf("%+v", a)
 	}
+	m.Step(100, Signal(0, 0, signal.Load{Running: signal.Known(1, 100)}, 0)) // which lets nobody go
 	for m.wakeAt < 503 {
 		if got := words(m.Step(m.wakeAt, Wake())); len(got) > 0 {
 			t.Fatalf("%+v before its deadline", got)
@@ -320,6 +321,19 @@ func TestSaturation_CallsThatMayBeShedWaitForItsEnd(t *testing.T) {
 		}
 	}
 	t.Error("it waits on though nothing is known")
+}
+
+// TestSaturation_WhoStaysOutBlocksNobody, be it the turn of its band.
+func TestSaturation_WhoStaysOutBlocksNobody(t *testing.T) {
+	m := crowded(func(c *Config) { c.Pools[0].Queue.Turn = 1 })
+	a := only(t, m.Step(1, Arrive(request(1))))
+	m.Step(2, Arrive(urgent(2, -1)))
+	m.Step(3, Arrive(urgent(3, 0)))
+	m.Step(4, Signal(0, 0, full(4), 0))
+	m.Step(1000, FirstToken(a.Ticket, 0))
+	if b := only(t, settle(m, 1000)); b.Kind != Dispatch || b.Ticket.Call != 3 {
+		t.Errorf("%+v, want call 3 sent", b)
+	}
 }
 
 // TestPreemptions_ThrottleAnEndpoint: while they rise it gets no further call.

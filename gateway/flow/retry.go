@@ -115,6 +115,7 @@ func (m *Machine) addBackoff(b backoff) {
 // endBackoffs sends every call whose backoff is over.
 func (m *Machine) endBackoffs(now mono.Time) {
 	n := 0
+	var again []backoff // few, and seldom
 	for ; n < len(m.backoffs) && m.backoffs[n].until <= now; n++ {
 		b := m.backoffs[n]
 		c := m.lookup(b.ticket)
@@ -123,7 +124,11 @@ func (m *Machine) endBackoffs(now mono.Time) {
 		}
 		switch p, f := m.dispatch(now, b.ticket.index); f {
 		case nowhere:
-			m.giveUp(b.ticket.index, NoAlternative)
+			if at, ok := m.outlasts(now, c); ok {
+				again = append(again, backoff{until: at, ticket: b.ticket})
+			} else {
+				m.giveUp(b.ticket.index, NoAlternative)
+			}
 		case passed:
 			m.giveUp(b.ticket.index, DeadlinePassed)
 		case noRoom, sibling: // it was let in before: the queue's bounds are for those who come
@@ -131,6 +136,35 @@ func (m *Machine) endBackoffs(now mono.Time) {
 		}
 	}
 	m.backoffs = slices.Delete(m.backoffs, 0, n)
+	for _, b := range again {
+		m.addBackoff(b)
+	}
+}
+
+// outlasts returns when a call that has nobody to go to now may find somebody, who has asked to
+// be left alone till then: while it backed off, others asked for that who were to have it. It
+// waits so for MaxWait in all, and may go again to those that had no room for it.
+func (m *Machine) outlasts(now mono.Time, c *call) (mono.Time, bool) {
+	if !c.last.Pushed() {
+		return 0, false
+	}
+	until, at := c.pushed.Add(m.retry.MaxWait), mono.Never
+	for _, p := range m.pools {
+		if c.failures(p) >= mostFailures {
+			continue
+		}
+		for _, slot := range p.view.Members {
+			s := &m.state[slot]
+			if now < s.busyUntil && !s.draining && s.breaker.Permits(s.busyUntil) && !c.refuses(slot, m.endpoints[slot].Generation) {
+				at = min(at, s.busyUntil)
+			}
+		}
+	}
+	if at > until {
+		return 0, false
+	}
+	c.nTried = len(slices.DeleteFunc(c.tried[:c.nTried], func(t trial) bool { return t.outcome.Pushed() }))
+	return at, true
 }
 
 // giveUp ends a call that has no further attempt.

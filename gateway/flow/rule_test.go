@@ -244,7 +244,7 @@ func TestRule_ALastResortBringsBackWhatHasTripped(t *testing.T) {
 func TestReason_Final(t *testing.T) {
 	for r := range reasons {
 		for attempts := range 4 {
-			want := r == AttemptsSpent || r == BudgetSpent || r == FailsElsewhere || r == NoAlternative && attempts > 1
+			want := r == AttemptsSpent || r == BudgetSpent || r == FailsElsewhere || r == DeadlineUnmet || r == DeadlinePassed || r == NoAlternative && attempts > 1
 			if got := r.Final(attempts); got != want {
 				t.Errorf("%v after %d attempts: %v", r, attempts, got)
 			}

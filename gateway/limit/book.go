@@ -31,7 +31,7 @@ type Book struct {
 
 	answers mean // of models without an account
 	means   map[string]*mean
-	words   []Word // that the last Settle has said
+	words   []Word // that were said last
 }
 
 // grant is a call that is let in.
@@ -58,8 +58,10 @@ func New(now mono.Time, c Config) *Book {
 
 // Configure changes the limits. A scope that stays keeps what is used of it, as do the
 // grants that are held; a bound that is lower than what runs lets nobody in until enough
-// have ended.
-func (b *Book) Configure(now mono.Time, c Config) {
+// have ended. The words are for calls that wait and that a higher bound lets go; they are
+// valid until the next call.
+func (b *Book) Configure(now mono.Time, c Config) []Word {
+	b.words = b.words[:0]
 	before, means := b.accounts, b.means
 	b.accounts, b.order, b.fanOut = make(map[Scope]*account, len(c.Rules)), b.order[:0:0], c.FanOut
 	b.means = map[string]*mean{}
@@ -79,6 +81,10 @@ func (b *Book) Configure(now mono.Time, c Config) {
 			b.means[r.Scope.Name] = m
 		}
 	}
+	for at := range b.lines { // not by the map, whose order is none
+		b.proceed(now, int32(at))
+	}
+	return b.words
 }
 
 // Take asks for a call to be let in. Where it is Refused nothing is taken. Where it has to

@@ -371,6 +371,28 @@ func TestCeil(t *testing.T) {
 	}
 }
 
+// TestBook_AHigherBoundLetsTheLineGoAtOnce, and none at all lets all of it go.
+func TestBook_AHigherBoundLetsTheLineGoAtOnce(t *testing.T) {
+	b := New(0, Config{FanOut: FanOut{Concurrency: 1, Waiting: 9}})
+	for c := kvblock.Hash(1); c <= 2; c++ {
+		for range 5 {
+			b.Take(0, &Caller{Conversation: c}, Estimate{})
+		}
+	}
+	for _, x := range []struct{ bound, let int }{{1, 0}, {3, 4}, {2, 0}, {0, 4}} {
+		words := b.Configure(0, Config{FanOut: FanOut{Concurrency: x.bound, Waiting: 9}})
+		if len(words) != x.let {
+			t.Errorf("a bound of %d lets %d go, want %d", x.bound, len(words), x.let)
+		}
+	}
+	for i := range b.grants {
+		b.Settle(0, Grant{int32(i), b.grants[i].generation}, Usage{})
+	}
+	if grants, conversations := b.Load(); grants+conversations != 0 {
+		t.Errorf("%d grants, %d conversations", grants, conversations)
+	}
+}
+
 // TestBucket_ClockMayStandStill: what comes at one instant, or before the last one, gains
 // nothing.
 func TestBucket_ClockMayStandStill(t *testing.T) {

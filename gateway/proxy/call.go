@@ -408,6 +408,7 @@ func (c *call) accompany() {
 func (c *call) reportFailure() {
 	c.noteTried(&c.answer)
 	c.model.router.failed(c, c.ending(flow.Usage{}))
+	c.record.Thought = 0 // what it was is nobody's answer
 }
 
 func (c *call) noteTried(a *answer) {
@@ -432,45 +433,45 @@ func (c *call) hear() (flow.Action, bool) {
 		defer timer.Stop()
 		overdue = timer.C
 	}
-wait:
-	select {
-	case <-second:
-		switch s := &c.race.second; {
-		case c.join():
+	for {
+		select {
+		case <-second:
+			switch s := &c.race.second; {
+			case c.join():
+				return flow.Action{}, false
+			case last:
+				c.conclude(c)
+				return flow.Action{}, false
+			case !s.answer.outcome.Retryable():
+				c.conclude(s)
+				return flow.Action{}, false
+			}
+			second = nil // both have failed: the machine says what follows
+		case <-overdue:
+			if !c.takes() {
+				c.join()
+				return flow.Action{}, false
+			}
+			c.left()
+			e := c.failure(attempt.Overdue, flow.NoReason)
+			if c.record.Attempts == 0 {
+				c.refuse(telemetry.QueueTimeout, e)
+			} else {
+				c.finish(attempt.Overdue)
+				c.sendError(e)
+			}
 			return flow.Action{}, false
-		case last:
-			c.conclude(c)
-			return flow.Action{}, false
-		case !s.answer.outcome.Retryable():
-			c.conclude(s)
+		case next := <-c.word:
+			return next, true
+		case <-c.ctx.Done():
+			if !c.takes() {
+				c.join()
+				return flow.Action{}, false
+			}
+			c.left()
+			c.finish(attempt.ClientGone)
 			return flow.Action{}, false
 		}
-		second = nil // both have failed: the machine says what follows
-		goto wait
-	case <-overdue:
-		if !c.takes() {
-			c.join()
-			return flow.Action{}, false
-		}
-		c.left()
-		e := c.failure(attempt.Overdue, flow.NoReason)
-		if c.record.Attempts == 0 {
-			c.refuse(telemetry.QueueTimeout, e)
-		} else {
-			c.finish(attempt.Overdue)
-			c.sendError(e)
-		}
-		return flow.Action{}, false
-	case next := <-c.word:
-		return next, true
-	case <-c.ctx.Done():
-		if !c.takes() {
-			c.join()
-			return flow.Action{}, false
-		}
-		c.left()
-		c.finish(attempt.ClientGone)
-		return flow.Action{}, false
 	}
 }
 

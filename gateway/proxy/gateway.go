@@ -89,14 +89,15 @@ type Limits struct {
 
 // Model is one model that clients may ask for.
 type Model struct {
-	Name      string
-	Aliases   []string
-	Adapters  []string      // names of LoRA adapters, which the endpoints serve under these names
-	KeyHeader string        // request header whose hash policies see as the key; "" for none
-	Timeouts  *Timeouts     // nil: Config's
-	Deadline  time.Duration // of the first token, of calls that name none; 0: none
-	Machine   flow.Config   // its Pools have the endpoints of Pools alone: those found are added
-	Pools     []Pool        // parallel to Machine.Pools
+	Name         string
+	Aliases      []string
+	Adapters     []string      // names of LoRA adapters, which the endpoints serve under these names
+	KeyHeader    string        // request header whose hash policies see as the key; "" for none
+	FirstVisible bool          // reasoning is not shown: an answer begins with its first content that is none
+	Timeouts     *Timeouts     // nil: Config's
+	Deadline     time.Duration // of the first token, of calls that name none; 0: none
+	Machine      flow.Config   // its Pools have the endpoints of Pools alone: those found are added
+	Pools        []Pool        // parallel to Machine.Pools
 }
 
 // Pool is the live half of a pool.

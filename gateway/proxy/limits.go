@@ -39,7 +39,7 @@ func (a *allowance) configure(c limit.Config) {
 		a.book = limit.New(a.clock(), c)
 		return
 	}
-	a.book.Configure(a.clock(), c)
+	a.tell(a.book.Configure(a.clock(), c))
 }
 
 // take asks for a call to be let in. Where it has to wait the word comes over its turn.
@@ -64,8 +64,11 @@ func (a *allowance) settle(g limit.Grant, u limit.Usage) {
 	a.end(g, u)
 }
 
-func (a *allowance) end(g limit.Grant, u limit.Usage) {
-	for _, w := range a.book.Settle(a.clock(), g, u) {
+func (a *allowance) end(g limit.Grant, u limit.Usage) { a.tell(a.book.Settle(a.clock(), g, u)) }
+
+// tell lets those who wait hear of their words.
+func (a *allowance) tell(words []limit.Word) {
+	for _, w := range words {
 		i := w.Grant.Index()
 		c := a.waiting[i]
 		a.waiting[i] = nil

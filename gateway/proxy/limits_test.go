@@ -557,6 +557,65 @@ func TestLimits_AReloadKeepsWhatIsUsed(t *testing.T) {
 	}
 }
 
+// TestFanOut_AReloadLetsTheLineGo where it raises the bound, and a call that waits holds its
+// body within limits.buffered.
+func TestFanOut_AReloadLetsTheLineGo(t *testing.T) {
+	gate := make(chan bool)
+	var before proxy.Config
+	r := newRig(t, limited(pooled(gated(gate)), limit.Caps{}, func(c *proxy.Config) {
+		c.FanOut = proxy.FanOut{Concurrency: 1, Waiting: 9, MaxWait: 10 * time.Second}
+		before = *c
+	}))
+	defer r.close()
+	var calls sync.WaitGroup
+	ask := func() {
+		calls.Go(func() {
+			if a := r.post(chatPath, streamed, acmeKey); a.status != 200 {
+				t.Errorf("status %d: %s", a.status, a.body)
+			}
+		})
+	}
+	ask()
+	waitForCall(t, r.upstreams[0])
+	ask()
+	ask()
+	r.waiting(2)
+	if _, buffered := r.gateway.Load(); buffered < 3*int64(len(streamed)) {
+		t.Errorf("%d bytes are booked for three bodies", buffered)
+	}
+	after := before
+	after.FanOut.Concurrency = 3
+	if err := r.gateway.Apply(after); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 2*time.Second, func() bool { return r.upstreamCalls() == 3 }, func() string { return "the line still waits" })
+	for range 3 {
+		gate <- true
+	}
+	calls.Wait()
+}
+
+// TestFanOut_ADrainEndsTheWait as it ends any call that could not be waited for.
+func TestFanOut_ADrainEndsTheWait(t *testing.T) {
+	gate := make(chan bool)
+	r := newRig(t, limited(pooled(gated(gate)), limit.Caps{}, func(c *proxy.Config) {
+		c.FanOut = proxy.FanOut{Concurrency: 1, Waiting: 9, MaxWait: 10 * time.Second}
+	}))
+	defer r.close()
+	var calls sync.WaitGroup
+	for range 2 {
+		calls.Go(func() {
+			if a := r.post(chatPath, unstreamed, acmeKey); a.status != 503 || !strings.Contains(a.body, "draining") {
+				t.Errorf("status %d: %s", a.status, a.body)
+			}
+		})
+	}
+	r.waiting(1)
+	waitForCall(t, r.upstreams[0])
+	r.gateway.Cut()
+	calls.Wait()
+}
+
 // TestTenants_AreShownToOperators with what is used and what is left.
 func TestTenants_AreShownToOperators(t *testing.T) {
 	r := newRig(t, limited(ordered(good), limit.Caps{RPM: 100, Concurrency: 4}, func(c *proxy.Config) {

@@ -30,7 +30,7 @@ func TestRefusal_OfOverload(t *testing.T) {
 		if kind != x.kind || e.Status != x.status || e.Code != x.why.String() || e.Message == "" {
 			t.Errorf("%v: %v, %+v", x.why, kind, e)
 		}
-		if got := new(call).mayNotRetry(x.why); got != x.final {
+		if got := x.why.Final(0); got != x.final {
 			t.Errorf("%v: SDKs are told not to try again: %v", x.why, got)
 		}
 	}

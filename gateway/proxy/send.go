@@ -32,6 +32,7 @@ type answer struct {
 	stream   bool      // it is relayed as a stream of events
 	blind    bool      // its events are no longer looked into
 	begun    bool      // its first content came, or its end without any
+	thinks   bool      // what was read last has reasoning that is held back
 	told     bool      // the machine was, by a claim
 	reported bool      // the machine knows
 	first    time.Time // when it began

@@ -138,6 +138,7 @@ func (c *call) look(p []byte) {
 	}
 	now := time.Now()
 	content := c.answer.blind
+	c.answer.thinks = false
 	if !c.answer.blind {
 		c.events.Feed(p)
 		for ev, ok := c.events.Next(); ok; ev, ok = c.events.Next() {
@@ -157,8 +158,12 @@ func (c *call) look(p []byte) {
 			content = true
 		}
 	}
-	// A large event that is on its way is progress, too.
-	if !c.dog.read(now, content || c.booked > 0) || !content {
+	// A large event that is on its way is progress, too, and so is reasoning that is held back.
+	intime := c.dog.read(now, content || c.booked > 0 || c.answer.thinks)
+	if c.answer.thinks && !c.answer.begun {
+		c.alive(now)
+	}
+	if !intime || !content {
 		return
 	}
 	if c.answer.begun {
@@ -205,7 +210,19 @@ func (c *call) take(chunk api.Chunk, now time.Time) bool {
 		}
 		a.last = now
 	}
+	if c.holdsBack(&chunk) {
+		if a.thinks = true; c.record.Thought == 0 {
+			c.record.Thought = now.Sub(c.arrived)
+		}
+		return false
+	}
 	return chunk.Commits()
+}
+
+// holdsBack reports whether a chunk is reasoning that nobody is shown, where the model says so: the
+// choice of another attempt then ends with the first token that the user sees (article section 9.5).
+func (c *call) holdsBack(chunk *api.Chunk) bool {
+	return c.model.FirstVisible && chunk.Kind == api.Content && !chunk.Visible && chunk.Finish == nil
 }
 
 // faultOutcome says how an attempt ended whose answer is an error object.
