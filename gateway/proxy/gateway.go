@@ -96,6 +96,7 @@ type Model struct {
 	FirstVisible bool          // reasoning is not shown: an answer begins with its first content that is none
 	Timeouts     *Timeouts     // nil: Config's
 	Deadline     time.Duration // of the first token, of calls that name none; 0: none
+	Continue     Continue      // of streams that break off
 	Machine      flow.Config   // its Pools have the endpoints of Pools alone: those found are added
 	Pools        []Pool        // parallel to Machine.Pools
 }
