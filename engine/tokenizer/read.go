@@ -117,7 +117,7 @@ type reader struct {
 	cut    bool // the prompt is text: vLLM stops tokenizing where it is too long
 	salt   string
 	seed   kvblock.Hash // of the blocks
-	begun  *begun // nil: the answer begins with its first word
+	begun  *begun       // nil: the answer begins with its first word
 }
 
 // readCommon reads the fields that are not the prompt.

@@ -11,8 +11,9 @@ import (
 	"kvasir/selection"
 )
 
-// commit is the commitment point: from here on no other attempt's bytes may be sent. It reports
-// false, and does nothing, where those of the attempt beside this one are.
+// commit is the commitment point: from here on no other attempt's bytes may be sent, but to go on
+// with this one's (seam.go). It reports false, and does nothing, where those of the attempt beside
+// this one are.
 func (c *call) commit() bool {
 	if !c.wins() {
 		return false

@@ -5,8 +5,8 @@
 //
 // The life of a call is in call.go, one attempt in send.go, the answer's way back in
 // receive.go and from there in plain.go or stream.go, the commitment point and the
-// account in commit.go; outlet.go is the way to the client, watchdog.go what ends attempts
-// that take too long; router.go is the lock and the timer round the machine. service.go is
+// account in commit.go, what follows where an answer breaks off in seam.go; outlet.go is the
+// way to the client, watchdog.go what ends attempts that take too long; router.go is the lock and the timer round the machine. service.go is
 // what a configuration becomes, apply.go how the next one takes its place, and keep.go
 // what keeps the knowledge of endpoints fresh.
 package proxy
