@@ -66,7 +66,7 @@ func Default() Config {
 // DefaultModel returns a model without name and pools, as one of a file starts whose
 // router has the timeouts of Default.
 func DefaultModel() Model {
-	return Model{Timeouts: Default().Timeouts, Caps: DefaultCaps(), Commit: CommitFirstContent, Hedge: DefaultHedge()}
+	return Model{Timeouts: Default().Timeouts, Caps: DefaultCaps(), Commit: CommitFirstContent, Hedge: DefaultHedge(), Continue: DefaultContinue()}
 }
 
 // The values of a model's commit.
@@ -77,6 +77,9 @@ const (
 
 // DefaultHedge returns what hedges nothing, as a file's hedge starts.
 func DefaultHedge() Hedge { return Hedge{After: "p95"} }
+
+// DefaultContinue returns what continues nothing, as a file's continue starts.
+func DefaultContinue() Continue { return Continue{Bytes: MiB} }
 
 // DefaultPool returns a pool without name and endpoints, as a file's pool starts.
 func DefaultPool() Pool {

@@ -29,6 +29,8 @@ type Model struct {
 	Commit string `config:"commit" allowed:"first-content, first-visible"`
 	// A second attempt beside one whose first token is late; the first to answer goes on, the other is aborted. Off where budget is 0.
 	Hedge Hedge `config:"hedge"`
+	// A stream that breaks off goes on at another endpoint, which is prompted with what was said. Off where times is 0.
+	Continue Continue `config:"continue"`
 	// Bounds that differ from the router's timeouts; those that are not given are as there.
 	Timeouts Timeouts `config:"timeouts"`
 	// Who answers, in order of preference; a later pool is used when the earlier has no endpoint in rotation.
@@ -51,6 +53,14 @@ type Hedge struct {
 	After string `config:"after" allowed:"p50..p99.9 or 1ms..10m"`
 	// The same for answers that are not streamed; they come when they are whole, so only a long time says that one is late. 0: those are not hedged.
 	Whole time.Duration `config:"whole" allowed:"0s or 1ms..10m"`
+}
+
+// Continue says which streams go on elsewhere where they break off after their first content.
+type Continue struct {
+	// How often one answer is continued, within its further attempts. 0: never, it ends with an error.
+	Times int `config:"times" allowed:"0..5"`
+	// The longest answer that is continued: what was said is kept until it ends.
+	Bytes Size `config:"bytes" allowed:"1KiB..1GiB"`
 }
 
 // Pool is a set of endpoints that serve the same model and are interchangeable.

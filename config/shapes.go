@@ -25,7 +25,7 @@ func (m *Models) decode(d *decoder, n *yaml.Node, at where) {
 			w := at.key(key.Value)
 			d.mark(w, key)
 			d.mark(where{w.canon.key("name"), w.shown}, key)
-			model := Model{Name: key.Value, Timeouts: *d.timeouts, Caps: DefaultCaps(), Commit: CommitFirstContent, Hedge: DefaultHedge()}
+			model := Model{Name: key.Value, Timeouts: *d.timeouts, Caps: DefaultCaps(), Commit: CommitFirstContent, Hedge: DefaultHedge(), Continue: DefaultContinue()}
 			d.value(reflect.ValueOf(&model).Elem(), "", value, w)
 			*m = append(*m, model)
 		})

@@ -156,6 +156,12 @@ func (k *checker) models(c *Config) {
 		if m.Hedge.Budget > 0 && c.Retry.Attempts == 0 {
 			k.add(in.key("hedge"), "has no effect where retry.attempts is 0: a hedge is one of the further attempts of its call")
 		}
+		if m.Continue.Times == 0 && m.Continue != DefaultContinue() {
+			k.add(in.key("continue"), "has no effect without times")
+		}
+		if m.Continue.Times > c.Retry.Attempts {
+			k.add(in.key("continue").key("times"), "%d is more than retry.attempts, %d: a continuation is one of the further attempts of its call", m.Continue.Times, c.Retry.Attempts)
+		}
 		k.pools(c.Listen, m.Name, m.Pools, in.key("pools"))
 	}
 }

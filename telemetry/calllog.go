@@ -88,6 +88,9 @@ func (c *Call) describe(d describer) {
 	if c.Tried != "" {
 		d.text("tried", c.Tried)
 	}
+	if c.Continued > 0 {
+		d.whole("continued", c.Continued)
+	}
 	if c.Hedged {
 		d.yes("hedged", true)
 	}

@@ -16,7 +16,7 @@ import (
 func whole() *Call {
 	return &Call{
 		ID: "req-1", Model: "llama", Pool: "gpus", Endpoint: "http://10.0.0.11:8000", Policy: "cache-aware",
-		Route: "/v1/chat/completions", Outcome: Success, Status: 200, Attempts: 1, Stream: true, Hedged: true,
+		Route: "/v1/chat/completions", Outcome: Success, Status: 200, Attempts: 1, Stream: true, Hedged: true, Continued: 1,
 		Client: "team-a", Tenant: "acme", Class: "batch", OutputEstimated: 2, Peer: "10.0.0.9", Tried: "a busy", Conversation: 0x0123456789abcdef, InputTokens: 90, UsageKnown: true, CachedKnown: true, PromptTokens: 100, CachedTokens: 64, OutputTokens: 3,
 		Pick: 400 * time.Nanosecond, Held: 50 * time.Millisecond, TTFT: 200 * time.Millisecond, Thought: 70 * time.Millisecond, PredictedTTFT: 150 * time.Millisecond, Sent: 60 * time.Millisecond, E2E: 220 * time.Millisecond, DoneMissing: true, Retry: true,
 	}
@@ -43,7 +43,7 @@ func TestLogCallWritesOneLine(t *testing.T) {
 		"level": "INFO", "msg": "call",
 		"id": "req-1", "client": "team-a", "tenant": "acme", "class": "batch", "output_tokens_estimated": 2.0, "peer": "10.0.0.9", "tried": "a busy", "conversation": "01234567", "route": "/v1/chat/completions", "model": "llama", "pool": "gpus",
 		"endpoint": "http://10.0.0.11:8000", "policy": "cache-aware",
-		"outcome": "success", "status": 200.0, "stream": true, "attempts": 1.0, "retry": true, "hedged": true,
+		"outcome": "success", "status": 200.0, "stream": true, "attempts": 1.0, "retry": true, "hedged": true, "continued": 1.0,
 		"input_tokens_estimated": 90.0, "prompt_tokens": 100.0, "cached_tokens": 64.0, "output_tokens": 3.0,
 		"pick_seconds": 4e-7, "sent_seconds": 0.06, "held_seconds": 0.05, "ttft_seconds": 0.2, "first_reasoning_seconds": 0.07, "predicted_ttft_seconds": 0.15, "tpot_seconds": 0.01, "e2e_seconds": 0.22,
 		"done_missing": true,

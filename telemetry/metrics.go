@@ -50,7 +50,7 @@ type Metrics struct {
 
 // vecs are the families whose labels are configured names.
 type vecs struct {
-	calls, attempts, failures, retries, tokens, ejections, restarts, scrapes *prometheus.CounterVec
+	calls, attempts, failures, retries, continuations, tokens, ejections, restarts, scrapes *prometheus.CounterVec
 
 	ttft, prediction, itl, tpot, e2e, normalized, pick, queueWait *prometheus.HistogramVec
 }
@@ -98,7 +98,8 @@ func New(reg prometheus.Registerer, kinds ...string) *Metrics {
 		kinds: kinds,
 		vecs: vecs{
 			calls: callsTotal.counter(reg), attempts: attemptsTotal.counter(reg), failures: failuresTotal.counter(reg),
-			retries: retriesTotal.counter(reg), tokens: tokensTotal.counter(reg), ejections: ejectionsTotal.counter(reg),
+			continuations: continuationsTotal.counter(reg),
+			retries:       retriesTotal.counter(reg), tokens: tokensTotal.counter(reg), ejections: ejectionsTotal.counter(reg),
 			restarts: restartsTotal.counter(reg), scrapes: scrapesTotal.counter(reg),
 			ttft: ttftSeconds.histogram(reg), prediction: ttftPrediction.histogram(reg), itl: itlSeconds.histogram(reg), tpot: tpotSeconds.histogram(reg),
 			e2e: e2eSeconds.histogram(reg), normalized: normalizedSeconds.histogram(reg), pick: pickSeconds.histogram(reg), queueWait: queueWaitSeconds.histogram(reg),
@@ -186,7 +187,7 @@ func (v *vecs) all() []interface {
 } {
 	return []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{v.calls, v.attempts, v.failures, v.retries, v.tokens, v.ejections, v.restarts, v.scrapes,
+	}{v.calls, v.attempts, v.failures, v.retries, v.continuations, v.tokens, v.ejections, v.restarts, v.scrapes,
 		v.ttft, v.prediction, v.itl, v.tpot, v.e2e, v.normalized, v.pick, v.queueWait}
 }
 
@@ -314,7 +315,9 @@ type Pool struct {
 	endpoints atomic.Pointer[map[string]*Endpoint]
 	elsewhere *tally // attempts at an endpoint that isn't configured
 	retries   prometheus.Counter
-	failures  map[string]prometheus.Counter // by kind
+
+	continuations [continuations]prometheus.Counter
+	failures      map[string]prometheus.Counter // by kind
 
 	input, output, cached, estimated prometheus.Counter
 
@@ -344,6 +347,9 @@ func (m *Metrics) newPool(model, pool string) *Pool {
 
 		ttft: v.ttft.WithLabelValues(ml, pl), prediction: v.prediction.WithLabelValues(ml, pl), itl: v.itl.WithLabelValues(ml, pl), tpot: v.tpot.WithLabelValues(ml, pl),
 		e2e: v.e2e.WithLabelValues(ml, pl), normalized: v.normalized.WithLabelValues(ml, pl), pick: v.pick.WithLabelValues(ml, pl), queueWait: v.queueWait.WithLabelValues(ml, pl),
+	}
+	for c := range p.continuations {
+		p.continuations[c] = v.continuations.WithLabelValues(ml, pl, Continuation(c).String())
 	}
 	p.endpoints.Store(&map[string]*Endpoint{})
 	if pool != "" {

@@ -63,6 +63,8 @@ var (
 		help: "0 while the configuration that was read last was refused, and the one before is in service."}
 	retriesTotal = series{name: "kvasir_retries_total", kind: "counter", unit: "attempts", labels: byPool,
 		help: "Upstream attempts that ended and were not their call's first, by the attempt's own pool."}
+	continuationsTotal = series{name: "kvasir_continuations_total", kind: "counter", unit: "breaks", labels: append(slices.Clone(byPool), "outcome"),
+		help: "Streamed answers that broke off at an endpoint of the pool and were to go on elsewhere (models.X.continue), by what became of them. continued: another endpoint went on; failed: none did, and the stream ended with an error; client_gone: the client left before."}
 	repeatedTotal = series{name: "kvasir_incoming_retries_total", kind: "counter", unit: "calls", labels: []string{"sign"},
 		help: "Calls that their clients had sent before, by the sign that tells. retry_count: the SDK's x-stainless-retry-count; idempotency_key: the client has used the key lately."}
 	refusalsTotal = series{name: "kvasir_refusals_total", kind: "counter", unit: "calls", labels: []string{"reason"},
@@ -194,7 +196,7 @@ var catalog = slices.Concat(counted, stated)
 
 // counted are the series that the registry keeps.
 var counted = []*series{
-	&callsTotal, &attemptsTotal, &failuresTotal, &retriesTotal, &ejectionsTotal, &restartsTotal, &scrapesTotal,
+	&callsTotal, &attemptsTotal, &failuresTotal, &retriesTotal, &continuationsTotal, &ejectionsTotal, &restartsTotal, &scrapesTotal,
 	&heartbeatsTotal, &reloadsTotal, &reloadedSeconds, &reloadSuccessful, &buildInfo,
 	&repeatedTotal, &refusalsTotal, &limitRefusalsTotal, &tokensTotal, &odditiesTotal,
 	&ttftSeconds, &ttftPrediction, &itlSeconds, &tpotSeconds, &e2eSeconds, &normalizedSeconds, &pickSeconds, &queueWaitSeconds,

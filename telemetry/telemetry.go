@@ -120,14 +120,15 @@ type Call struct {
 	Class    string // what the call is like; empty: not known yet
 	Route    string // the route's pattern, such as /v1/chat/completions; never the client's own path
 
-	Outcome  Outcome
-	Refusal  Refusal // NotRefused unless the gateway answered by itself
-	Status   int     // HTTP status sent to the client; 0: none was
-	Attempts int     // upstream calls made; 0 for a refused call
-	Tried    string  // the attempts before the last: endpoint and failure of each; empty: there were none
-	Stream   bool    // the answer was streamed
-	Retry    bool    // its client had sent it before
-	Hedged   bool    // a second attempt ran beside another one
+	Outcome   Outcome
+	Refusal   Refusal // NotRefused unless the gateway answered by itself
+	Status    int     // HTTP status sent to the client; 0: none was
+	Attempts  int     // upstream calls made; 0 for a refused call
+	Tried     string  // the attempts before the last: endpoint and failure of each; empty: there were none
+	Stream    bool    // the answer was streamed
+	Retry     bool    // its client had sent it before
+	Continued int     // parts of the answer after the first, each by another endpoint where the one before broke off
+	Hedged    bool    // a second attempt ran beside another one
 
 	Conversation uint64 // the hash of the conversation that the call belongs to; 0: not known
 

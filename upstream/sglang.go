@@ -35,6 +35,8 @@ import (
 func SGLang() Dialect {
 	return Dialect{
 		Name: "sglang", HealthPath: "/health", MetricsPath: "/metrics", ReadLoad: readSGLang, CacheSalt: true,
+		GoOn: `"continue_final_message":true,`, // a field of ChatCompletionRequest; it has no add_generation_prompt
+
 		LoadPages: []LoadPage{
 			{Path: "/v1/loads?include=core", Read: readSGLangLoads},
 			{Path: "/get_load", Read: readSGLangGetLoad},

@@ -26,6 +26,10 @@ type Dialect struct {
 	// prefixes of calls with another one, or with none, apart.
 	CacheSalt bool
 
+	// GoOn are fields of a chat's body, each with a comma behind it, which make the engine go on
+	// with the last message, the assistant's own, and not begin a new one; "": it can't.
+	GoOn string
+
 	// ReadLoad reads the metrics page.
 	ReadLoad Reader
 

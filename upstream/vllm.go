@@ -33,10 +33,15 @@ import (
 // cache_salt is a non-empty string; newer versions bound it, none below 128 characters. It
 // is hashed with the prompt's first block. What knows no such field ignores it.
 //
+// A chat with continue_final_message is rendered without the last message's end; it is refused
+// together with add_generation_prompt, which is on by default (ChatCompletionRequest in
+// vllm/entrypoints/openai).
+//
 // /health is 200 while the engine lives, asleep or saturated too, and 503 when it is
 // dead. /load isn't read: without a flag that few set it says 0.
 func VLLM() Dialect {
-	return Dialect{Name: "vllm", HealthPath: "/health", MetricsPath: "/metrics", ReadLoad: readVLLM, CacheSalt: true}
+	return Dialect{Name: "vllm", HealthPath: "/health", MetricsPath: "/metrics", ReadLoad: readVLLM, CacheSalt: true,
+		GoOn: `"continue_final_message":true,"add_generation_prompt":false,`}
 }
 
 // The information series, whose labels tell what no value does.

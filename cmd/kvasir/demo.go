@@ -39,6 +39,8 @@ flags:
   --fault SPEC      engines fail for a share of the calls each: stall=0.01,reset=0.02,429=0.05;
                     also 500, 503, and error-event in the stream; half of those that break an
                     answer do so before its first token (default: none)
+  --continue N      streams that break off go on at another engine, up to N times an answer, 0 to 3
+                    (default 0)
   --for DURATION    stop after that long, such as 20s (default 0: run until interrupted)
 
 example:
@@ -62,6 +64,7 @@ type demoOptions struct {
 	duration      time.Duration
 	rate          float64
 	faults        emulator.Faults
+	continues     int
 }
 
 // runDemo is kvasir demo: everything in one process.
@@ -93,6 +96,7 @@ func parseDemo(env environment, args []string) (o demoOptions, code int, ok bool
 	flags.DurationVar(&o.duration, "for", 0, "")
 	flags.Float64Var(&o.rate, "rate", 0, "")
 	faults := flags.String("fault", "", "")
+	flags.IntVar(&o.continues, "continue", 0, "")
 	misuse := func(format string, values ...any) (demoOptions, int, bool) {
 		fmt.Fprintf(env.stderr, "kvasir demo: "+format+"\nkvasir demo -h lists the flags.\n", values...)
 		return o, 2, false
@@ -124,6 +128,9 @@ func parseDemo(env environment, args []string) (o demoOptions, code int, ok bool
 		if o.rate == 0 && !o.noTraffic {
 			o.rate = demoRate
 		}
+	}
+	if o.continues < 0 || o.continues > demoAttempts {
+		return misuse("--continue is %d; allowed: 0 to %d", o.continues, demoAttempts)
 	}
 	if !(o.rate >= 0 && o.rate <= 1000) {
 		return misuse("--rate is %v; allowed: 0 to 1000 calls a second", o.rate)
@@ -185,7 +192,8 @@ func demoConfig(o demoOptions, urls []string) *config.Config {
 	}
 	model := config.DefaultModel()
 	model.SLO = config.SLO{TTFT: time.Second, TPOT: 50 * time.Millisecond}
-	if o.faults.Any() {
+	model.Continue.Times = o.continues
+	if o.faults.Any() || o.continues > 0 {
 		c.Retry.Attempts = demoAttempts
 		model.Timeouts.FirstToken, model.Timeouts.Progress = demoFirstToken, demoProgress
 	}
@@ -212,7 +220,8 @@ func startFleet(n int, faults emulator.Faults) (*fleet, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &fleet{cancel: cancel}
 	for i := range n {
-		e, err := emulator.New(emulator.Config{Models: []string{demoModel}, Engine: cfg, Seed: uint64(i + 1), Faults: faults})
+		faults.Seed = uint64(i + 1) // they say the same, and fail at different calls
+		e, err := emulator.New(emulator.Config{Models: []string{demoModel}, Engine: cfg, Seed: 1, Faults: faults})
 		if err != nil {
 			f.stop()
 			return nil, err

@@ -117,6 +117,7 @@ func TestDemo_RefusesBadFlags(t *testing.T) {
 		{"--fault stall=2", `stall is "2"; allowed`},
 		{"--fault slow=0.1", `"slow" is no fault; allowed: stall, reset, error-event, 429, 500, 503`},
 		{"--fault stall=0.7,reset=0.7", "together they are more than all calls"},
+		{"--continue 4", "--continue is 4; allowed: 0 to 3"},
 		{"--rate -1", "--rate is -1; allowed: 0 to 1000"},
 		{"--no-traffic --rate 5", "exclude each other"},
 		{"--for -1s", "--for is -1s"},

@@ -132,6 +132,7 @@ func (n *node) gatewayModel(c *config.Config, mc config.Model) (proxy.Model, err
 			Prefix: prefix.Config{BudgetBytes: int64(c.Prefix.Index), SpeculativeTTL: c.Prefix.Speculative},
 		},
 	}
+	m.Continue = proxy.Continue{Times: mc.Continue.Times, Bytes: int(mc.Continue.Bytes)}
 	if mc.Hedge.Budget > 0 {
 		m.Machine.Hedge = attempt.HedgeConfig{Ratio: mc.Hedge.Budget, Whole: mc.Hedge.Whole}
 		if err := m.Machine.Hedge.SetAfter(mc.Hedge.After); err != nil {

@@ -29,6 +29,9 @@ type Faults struct {
 	Reset       float64 // the connection is reset
 	StreamError float64 // the stream ends with an error event; an answer that is no stream is an HTTP 500
 
+	// Seed is beside the engine's own: engines that say the same then fail at different calls.
+	Seed uint64
+
 	// Afresh draws by how many calls came before alone: a call that is tried again here may
 	// fare better, as it may at a real engine.
 	Afresh bool
@@ -98,7 +101,7 @@ type fault struct {
 
 // draw decides the fate of a call. tokens is its answer's length.
 func (f Faults) draw(root uint64, key string, tokens int) fault {
-	r := seed.New(root, seed.Fault, uint64(kvblock.Seed(key)), 0)
+	r := seed.New(root^f.Seed, seed.Fault, uint64(kvblock.Seed(key)), 0)
 	at := r.Float64()
 	for _, p := range f.list() {
 		if at -= p.rate; at < 0 {

@@ -11,6 +11,7 @@ type Answer struct {
 	Tokens int  // length, at least 1; the token that ends the turn is counted where Stop is set
 	Stop   bool // the answer is complete; else it reached its bound
 	words  uint64
+	from   int // tokens of it that were said before, and are a part of the prompt
 }
 
 // TextTokens returns how many of the answer's tokens have text: all but the one that ends
@@ -57,7 +58,7 @@ func (a Answer) AppendArguments(dst []byte, from, to int, done bool, quote strin
 // what ends one.
 func (a Answer) appendPiece(dst []byte, i int) []byte {
 	const consonants, vowels = "bdfghjklmnprstvz", "aeiou"
-	r := seed.New(a.words, seed.Output, 1, uint64(i))
+	r := seed.New(a.words, seed.Output, 1, uint64(a.from+i))
 	bits := r.Uint64()
 	consonant := func() byte { c := consonants[bits%16]; bits /= 16; return c }
 	vowel := func() byte { v := vowels[bits%5]; bits /= 5; return v }
@@ -117,6 +118,17 @@ func draw(root uint64, prompt kvblock.Hash, choice int, b bounds) Answer {
 		a.Tokens, a.Stop = n, true
 	}
 	return a
+}
+
+// after returns what is left of the answer once said was, which must be how it begins, in whole
+// tokens; false where it is not, or where nothing is left.
+func (a Answer) after(said string) (Answer, bool) {
+	n := len(said) / pieceBytes
+	if len(said)%pieceBytes != 0 || n > a.TextTokens() || n >= a.Tokens || string(a.AppendText(nil, 0, n)) != said {
+		return a, false
+	}
+	a.from, a.Tokens = n, a.Tokens-n
+	return a, true
 }
 
 // length draws the number of tokens after which a model ends its turn. It reckons in whole

@@ -97,6 +97,7 @@ func (r *reader) readChat() ([]prompt, error) {
 		}
 		c.messages = append(c.messages, m)
 	}
+	r.begun = c.openEnd()
 	return []prompt{c.render}, nil
 }
 

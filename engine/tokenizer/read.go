@@ -116,6 +116,8 @@ type reader struct {
 	given  bool // the call names answer.max
 	cut    bool // the prompt is text: vLLM stops tokenizing where it is too long
 	salt   string
+	seed   kvblock.Hash // of the blocks
+	begun  *begun       // nil: the answer begins with its first word
 }
 
 // readCommon reads the fields that are not the prompt.
@@ -181,6 +183,7 @@ func (r *reader) build(prompts []prompt) error {
 	if c.Adapter != 0 {
 		seed = kvblock.Seed("vllm", r.limits.Models[0], r.salt, c.Model)
 	}
+	r.seed = seed
 	var e encoder
 	for _, write := range prompts {
 		for choice := range c.Choices {
@@ -216,7 +219,7 @@ func (r *reader) item(e *encoder, choice int) (Item, error) {
 			return Item{}, err
 		}
 		r.call.MaxTokens = max(r.call.MaxTokens, a.max)
-		item.Answer = draw(r.limits.Seed, item.Hash, choice, a)
+		item.Answer = r.draw(item.Hash, choice, a)
 		item.Answer.encode(e)
 		q.OutputTokens = item.Answer.Tokens
 		if !item.Answer.Stop {

@@ -85,6 +85,7 @@ type trial struct {
 	generation uint32
 	outcome    attempt.Outcome
 	suspect    bool // it fails at one call after the other
+	judged     bool // its failure has counted: its answer had begun
 }
 
 // hasTried reports whether the call must not go to the endpoint again.

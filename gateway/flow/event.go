@@ -62,6 +62,7 @@ type Event struct {
 	wait    time.Duration
 	tokens  int // reportProgress
 	status  int
+	resumes bool
 }
 
 // Arrive says that a client's call must be placed. The machine copies what it keeps of
@@ -97,6 +98,14 @@ func Pushed(t Ticket, n int, o attempt.Outcome, wait time.Duration) Event {
 // rules that name statuses. Without it the outcome's own counts (attempt.Outcome.Status).
 func (e Event) Answered(status int) Event {
 	e.status = status
+	return e
+}
+
+// Resumes adds to a Done that the client has content of the answer, and may have the rest of it
+// from elsewhere: the driver can prompt another endpoint with what was said. A Dispatch or a
+// GiveUp follows, as after a failure before the first content. Not after a call's hedge was sent.
+func (e Event) Resumes() Event {
+	e.resumes = true
 	return e
 }
 

@@ -94,7 +94,7 @@ func (m *Machine) succeed(at mono.Time, c *call) {
 	}
 	root := m.root(c)
 	for i, t := range root.tried[:root.nTried] {
-		if t.outcome.Evidence() == attempt.Doubtful && m.endpoints[t.slot].Generation == t.generation {
+		if t.outcome.Evidence() == attempt.Doubtful && !t.judged && m.endpoints[t.slot].Generation == t.generation {
 			m.fail(at, t.slot, t.outcome, false)
 		}
 		root.tried[i].outcome = attempt.Success // it counts once

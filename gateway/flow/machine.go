@@ -533,10 +533,10 @@ func (m *Machine) done(r *report) {
 	}
 	m.square(c, r.outcome, r.usage)
 	m.judge(r, c)
-	tried := trial{s.pool, c.slot, m.endpoints[c.slot].Generation, r.outcome, s.suspect(m.health)}
+	tried := trial{s.pool, c.slot, m.endpoints[c.slot].Generation, r.outcome, s.suspect(m.health), c.committed}
 	m.release(r.at, i)
 	root := m.root(c)
-	if root.settled {
+	if root.settled && !m.resume(r, c) {
 		m.conclude(i)
 		return
 	}

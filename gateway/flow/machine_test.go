@@ -655,12 +655,17 @@ func TestLaw_NothingIsLost(t *testing.T) {
 					committed := c.committed || slices.ContainsFunc(m.pending, func(r report) bool {
 						return r.kind == reportFirst && r.ticket == a.Ticket
 					})
-					if o.Retryable() && !committed {
+					done := Done(a.Ticket, a.Attempt, o, Usage{})
+					resumes := committed && rapid.Bool().Draw(t, "resumes")
+					if resumes {
+						done = done.Resumes()
+					}
+					if o.Retryable() && (!committed || resumes) {
 						waiting[a.Ticket.Call] = a.Ticket
 					} else {
 						ended++
 					}
-					step(Done(a.Ticket, a.Attempt, o, Usage{}))
+					step(done)
 				}
 			case 4:
 				if a, ok := pick(); ok {

@@ -53,7 +53,7 @@ func (m *Machine) needsVerdict(r report) bool {
 		return false
 	}
 	c := m.lookup(r.ticket)
-	return c != nil && !c.settled && (c.twin != none || r.kind == reportDone && r.outcome.Retryable())
+	return c != nil && (!c.settled || r.resumes) && (c.twin != none || r.kind == reportDone && r.outcome.Retryable())
 }
 
 // verdict decides whether a failed call gets another attempt.

@@ -54,6 +54,7 @@ type call struct {
 	lined       time.Duration // spent behind its siblings
 	accompanied bool          // the watch over it has begun
 
+	seam   *seam // with what follows where the answer breaks off; nil: nothing does
 	race   *race // with an attempt beside the first; nil: there will be none
 	runner int   // of the race
 
@@ -169,6 +170,7 @@ func (c *call) end() {
 	g := c.g
 	c.giveKept()
 	c.bookEvent(0)
+	c.endSeam()
 	big := c.big() || c.large
 	c.dropBody()
 	c.record.Held += c.lined

@@ -11,8 +11,9 @@ import (
 	"kvasir/selection"
 )
 
-// commit is the commitment point: from here on no other attempt's bytes may be sent. It reports
-// false, and does nothing, where those of the attempt beside this one are.
+// commit is the commitment point: from here on no other attempt's bytes may be sent, but to go on
+// with this one's (seam.go). It reports false, and does nothing, where those of the attempt beside
+// this one are.
 func (c *call) commit() bool {
 	if !c.wins() {
 		return false
@@ -22,7 +23,12 @@ func (c *call) commit() bool {
 	if a.begun {
 		c.reportFirst()
 	}
-	c.dropBody() // no other attempt needs it
+	switch {
+	case c.seam == nil:
+		c.dropBody() // no other attempt needs it
+	case c.continuing():
+		c.resumed()
+	}
 	c.record.Status = a.status
 	if !c.out.open(a.status, c.fillHeader) {
 		c.record.Status = http.StatusOK // a heartbeat was first
@@ -82,7 +88,7 @@ func (c *call) reportFirst() {
 	if !a.told {
 		c.model.router.report(flow.FirstToken(c.ticket, a.action.Attempt))
 	}
-	if c.request.Stream {
+	if c.request.Stream && !c.continuing() {
 		c.record.TTFT = a.first.Sub(c.arrived)
 		a.endpoint.pool.metrics.TTFT(c.record.TTFT)
 		if d := a.first.Sub(a.sent); a.action.Predicted > 0 && d > 0 {
@@ -178,12 +184,19 @@ func (c *call) usage(u api.Usage) flow.Usage {
 	if u.Input == api.Unknown {
 		return flow.Usage{}
 	}
+	raw := u
+	if c.continuing() {
+		u = c.seam.whole.Usage(u)
+	}
 	output, cached := max(u.Output, 0), min(max(u.Cached, 0), u.Input) // a part of the input, whatever is said
 	if u.Output != api.Unknown || c.request.Kind == selection.Embed {  // which has no output to report
 		c.record.UsageKnown, c.record.CachedKnown = true, u.Cached != api.Unknown
 		c.record.PromptTokens, c.record.CachedTokens, c.record.OutputTokens = u.Input, cached, output
 	}
-	return flow.Usage{Known: true, CachedKnown: u.Cached != api.Unknown, Prompt: u.Input, Cached: cached, Output: output}
+	return flow.Usage{
+		Known: true, CachedKnown: raw.Cached != api.Unknown,
+		Prompt: raw.Input, Cached: min(max(raw.Cached, 0), raw.Input), Output: max(raw.Output, 0),
+	}
 }
 
 // write passes bytes to the client at once; between says that they end with an event. It

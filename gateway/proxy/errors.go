@@ -312,6 +312,10 @@ func (c *call) giveUp(why flow.Reason) {
 // tellFailure answers with the last endpoint's own words, where it gave any that may be
 // passed on.
 func (c *call) tellFailure(why flow.Reason) {
+	if c.continuing() {
+		c.tellBroken()
+		return
+	}
 	a := &c.answer
 	// That an endpoint denies the gateway is no word to the client about its own key.
 	own := a.unfit == nil && a.outcome != attempt.Denied && (a.status >= 300 || a.tally.Failed)

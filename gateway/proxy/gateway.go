@@ -5,8 +5,8 @@
 //
 // The life of a call is in call.go, one attempt in send.go, the answer's way back in
 // receive.go and from there in plain.go or stream.go, the commitment point and the
-// account in commit.go; outlet.go is the way to the client, watchdog.go what ends attempts
-// that take too long; router.go is the lock and the timer round the machine. service.go is
+// account in commit.go, what follows where an answer breaks off in seam.go; outlet.go is the
+// way to the client, watchdog.go what ends attempts that take too long; router.go is the lock and the timer round the machine. service.go is
 // what a configuration becomes, apply.go how the next one takes its place, and keep.go
 // what keeps the knowledge of endpoints fresh.
 package proxy
@@ -96,6 +96,7 @@ type Model struct {
 	FirstVisible bool          // reasoning is not shown: an answer begins with its first content that is none
 	Timeouts     *Timeouts     // nil: Config's
 	Deadline     time.Duration // of the first token, of calls that name none; 0: none
+	Continue     Continue      // of streams that break off
 	Machine      flow.Config   // its Pools have the endpoints of Pools alone: those found are added
 	Pools        []Pool        // parallel to Machine.Pools
 }

@@ -176,7 +176,11 @@ func (c *call) used() limit.Usage {
 	}
 	whole := r.Outcome == telemetry.Success
 	gone := r.Outcome == telemetry.ClientGone && (a.outcome == attempt.ClientGone || a.outcome == attempt.Success)
-	if !whole && !gone && a.contents == 0 {
+	contents := a.contents
+	if c.continuing() {
+		contents += c.seam.whole.Output
+	}
+	if !whole && !gone && contents == 0 {
 		return limit.Usage{}
 	}
 	u := limit.Usage{Whole: whole && c.request.Kind == selection.Generate}
@@ -184,7 +188,7 @@ func (c *call) used() limit.Usage {
 		u.Input, u.Cached, u.Output = r.PromptTokens, r.CachedTokens, r.OutputTokens
 		return u
 	}
-	u.Input, u.Output, u.Estimated = r.InputTokens, a.contents, true
+	u.Input, u.Output, u.Estimated = r.InputTokens, contents, true
 	if a.text > 0 {
 		u.Output = int((a.text + textOfToken - 1) / textOfToken)
 	}

@@ -47,12 +47,14 @@ type race struct {
 // second attempt knows of the call is copied here, while nothing runs.
 func (c *call) prepare() {
 	c.race = nil
+	c.sew()
 	if c.request.Once = !c.model.Machine.Hedge.On() || c.once(); c.request.Once {
 		return
 	}
 	x := &race{dog: &c.dog, second: *c}
 	x.speaker.Store(nobody)
 	x.second.race, x.second.runner, x.second.try = x, secondRunner, nil
+	x.second.seam = nil // an answer of two attempts is not continued
 	c.race = x
 }
 

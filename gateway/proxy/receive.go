@@ -32,8 +32,10 @@ func (c *call) receive(resp *http.Response, watch *connWatch, cancel context.Can
 		c.unusable(wrongContentType(c.hideKey(resp.Header.Get("Content-Type")), c.request.Stream))
 	case o == attempt.Success && streamed && identity(resp.Header):
 		c.relayStream(resp, watch, cancel)
-	case o != attempt.Success && (o.Retryable() || c.racing()): // the other one may have an answer
+	case o != attempt.Success && (o.Retryable() || c.racing() || c.continuing()): // the other one may have an answer
 		c.keepFailure(resp, o, cancel)
+	case c.continuing():
+		c.unusable(compressedStream(resp.Header))
 	case !c.out.seal(): // no heartbeat comes between what is asked here and what follows
 		c.relayPlain(resp, o, watch)
 	case o != attempt.Success:

@@ -69,6 +69,10 @@ func (c *call) send(a flow.Action) {
 		c.fail(attempt.Beaten)
 		return
 	}
+	if c.continuing() && !c.resumable() {
+		c.fail(attempt.Recalled) // nobody's failure: it was not asked
+		return
+	}
 	watch := &c.lent.watch
 	request, again := c.upstreamRequest(watch.attach(ctx, c.svc.cfg.ServerIdle))
 	defer c.takeBack(request, c.body, again)
@@ -103,6 +107,9 @@ func (c *call) open(a flow.Action) {
 	c.secret.reset(e.Key)
 	c.giveKept()
 	c.bookEvent(0)
+	if c.seam != nil {
+		c.seam.begin()
+	}
 	c.record.Attempts++
 	if c.record.Held != a.Wait {
 		e.pool.metrics.QueueTime(a.Wait - c.record.Held)
@@ -175,6 +182,10 @@ func (c *call) edit(e *endpoint) []api.Edit {
 	if g := c.bodyGrammar(); e.pool.PassPriority && g.TakesPriority() {
 		edits = append(edits, api.PriorityEdit(c.body.data, &c.asked, c.enginePriority()))
 	}
+	if s := c.seam; c.continuing() {
+		more, _ := s.plan.Edits(s.said[:s.sure], s.whole.Output, e.pool.Dialect.GoOn) // there was some left
+		edits = append(edits, more...)
+	}
 	slices.SortStableFunc(edits, func(a, b api.Edit) int { return a.At.Start - b.At.Start })
 	return edits
 }
@@ -245,7 +256,11 @@ func (c *call) ending(u flow.Usage) flow.Event {
 	if a.outcome.Pushed() {
 		return flow.Pushed(c.ticket, a.action.Attempt, a.outcome, a.wait).Answered(a.status)
 	}
-	return flow.Done(c.ticket, a.action.Attempt, a.outcome, u).Answered(a.status)
+	e := flow.Done(c.ticket, a.action.Attempt, a.outcome, u).Answered(a.status)
+	if a.committed && c.continuing() && c.seam.open {
+		return e.Resumes()
+	}
+	return e
 }
 
 // close books how the attempt ended.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kvasir/api"
+	"kvasir/api/sse"
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/telemetry"
@@ -31,6 +32,11 @@ func (c *call) relayStream(resp *http.Response, watch *connWatch, cancel context
 		n, err := resp.Body.Read(c.buf)
 		chunk := c.buf[:n]
 		c.look(chunk)
+		chunk = c.passable(chunk)
+		if s := c.seam; s != nil && s.lost {
+			c.tooStrange()
+			return
+		}
 		// An answer that has come to its end has done so in time.
 		ended := a.begun && (a.tally.Done || a.tally.Failed)
 		if why := c.dog.why(); why != attempt.Success && !ended {
@@ -42,7 +48,7 @@ func (c *call) relayStream(resp *http.Response, watch *connWatch, cancel context
 			return
 		}
 		if a.tally.Failed && !a.begun && !a.committed {
-			if a.fault.Retryable() || c.racing() {
+			if a.fault.Retryable() || c.racing() || c.continuing() {
 				if c.keep(chunk) {
 					c.keepRest(resp.Body, cancel)
 				}
@@ -53,6 +59,12 @@ func (c *call) relayStream(resp *http.Response, watch *connWatch, cancel context
 				c.clientGone()
 				return
 			}
+		}
+		if a.tally.Failed && a.begun {
+			if c.goesOn(chunk, a.fault) {
+				return
+			}
+			chunk = c.untold(chunk)
 		}
 		if a.tally.Done && c.nothingSaid() {
 			c.unusable(emptyAnswer())
@@ -78,10 +90,21 @@ func (c *call) tooLate(last []byte, why attempt.Outcome) {
 	switch {
 	case !c.answer.begun && !c.answer.committed:
 		c.fail(why)
+	case c.goesOn(last, why):
 	case !c.pass(last):
 		c.clientGone()
 	default:
-		c.cut(c.answer.blind || c.events.MidEvent(), why)
+		c.cut(!c.between(), why)
+	}
+}
+
+// tooStrange ends an attempt that was to go on with an answer, and whose events can't be made
+// part of it.
+func (c *call) tooStrange() {
+	if c.answer.committed {
+		c.cut(false, attempt.Broken)
+	} else {
+		c.fail(attempt.Broken)
 	}
 }
 
@@ -91,6 +114,9 @@ func (c *call) relayRest(r io.Reader, g *grace) {
 	g.begin()
 	for {
 		n, err := r.Read(c.buf)
+		if c.continuing() { // the whole has its end mark
+			n = 0
+		}
 		if !c.write(c.buf[:n], false) || err != nil {
 			return
 		}
@@ -129,7 +155,9 @@ func (c *call) pass(p []byte) bool {
 }
 
 // between reports whether what was read last ends with an event.
-func (c *call) between() bool { return !c.answer.blind && !c.events.MidEvent() }
+func (c *call) between() bool {
+	return c.seam != nil || !c.answer.blind && !c.events.MidEvent()
+}
 
 // look reads the events that p completes.
 func (c *call) look(p []byte) {
@@ -145,9 +173,9 @@ func (c *call) look(p []byte) {
 			switch {
 			case ev.Oversize:
 				c.g.metrics.Oddity(telemetry.EventTooLarge)
-				content = c.take(api.ReadChunk(c.route.grammar, ev.Type, nil), now) || content // its name is all that is known
+				content = c.takeEvent(ev, now) || content // its name is all that is known
 			case len(ev.Data) > 0:
-				content = c.take(api.ReadChunk(c.route.grammar, ev.Type, ev.Data), now) || content
+				content = c.takeEvent(ev, now) || content
 			}
 		}
 		if !c.bookEvent(c.unfinished()) {
@@ -191,6 +219,15 @@ func (c *call) alive(now time.Time) {
 	if last := e.heard.Load(); at-last >= int64(flow.AliveEvery) && e.heard.CompareAndSwap(last, at) {
 		c.model.router.report(flow.Alive(e.slot, e.generation))
 	}
+}
+
+// takeEvent is take of an event's chunk.
+func (c *call) takeEvent(ev sse.Event, now time.Time) bool {
+	chunk := api.ReadChunk(c.route.grammar, ev.Type, ev.Data)
+	if s := c.seam; s != nil {
+		s.hear(ev, chunk, c.answer.begun || c.answer.contents > 0, c.model.Continue.Bytes)
+	}
+	return c.take(chunk, now)
 }
 
 // take learns from a chunk of the answer, and reports whether it ends the choice of another
@@ -269,16 +306,19 @@ func (c *call) streamEnded(last []byte, cleanly bool) {
 	a, t := &c.answer, &c.answer.tally
 	torn := a.blind || c.events.MidEvent()
 	if cleanly && torn && !a.blind {
-		cleanly = c.lastEvent()
+		if cleanly = c.lastEvent(); cleanly {
+			last = c.lastPart(last)
+		}
 	}
 	switch {
 	case cleanly && c.nothingSaid():
 		c.unusable(emptyAnswer())
-	case t.Failed && !a.begun && !a.committed && (a.fault.Retryable() || c.racing()):
+	case t.Failed && !a.begun && !a.committed && (a.fault.Retryable() || c.racing() || c.continuing()):
 		a.whole = c.keep(last) && cleanly
 		c.fail(a.fault)
+	case t.Failed && c.goesOn(last, a.fault):
 	case t.Failed, t.Done:
-		c.endStream(last)
+		c.endStream(c.untold(last))
 	case cleanly && (a.blind || !c.route.grammar.HasDone()):
 		if !a.begun {
 			c.contentCame(time.Now()) // an answer without content is one
@@ -289,10 +329,11 @@ func (c *call) streamEnded(last []byte, cleanly bool) {
 		c.endStream(last)
 	case !a.committed:
 		c.fail(attempt.Broken)
+	case c.goesOn(last, attempt.Broken):
 	case !c.write(last, c.between()):
 		c.clientGone()
 	default:
-		c.cut(torn, attempt.Broken)
+		c.cut(torn && c.seam == nil, attempt.Broken)
 	}
 }
 
@@ -311,7 +352,7 @@ func (c *call) lastEvent() bool {
 		return false
 	}
 	now := time.Now()
-	if c.take(api.ReadChunk(c.route.grammar, ev.Type, ev.Data), now) && c.dog.read(now, true) {
+	if c.takeEvent(ev, now) && c.dog.read(now, true) {
 		c.contentCame(now)
 	}
 	return true
