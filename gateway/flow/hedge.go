@@ -375,6 +375,7 @@ func (m *Machine) rejoin(i int32) {
 	own := m.root(c)
 	own.attempt = max(own.attempt, own.latest)
 	if c.hedge {
+		own.recalled = c.recalled
 		own.twin = none
 		m.forget(i)
 	}
@@ -389,6 +390,9 @@ func (m *Machine) leaveTwin(at mono.Time, c *call) {
 	x := &m.calls[i]
 	if !c.settled {
 		m.state[x.slot].pool.hedging.Lost++
+	}
+	if x.probe && !x.committed {
+		m.probeLost(at, x.slot)
 	}
 	m.square(x, attempt.Beaten, Usage{})
 	m.release(at, i)
