@@ -391,9 +391,6 @@ func (m *Machine) leaveTwin(at mono.Time, c *call) {
 	if !c.settled {
 		m.state[x.slot].pool.hedging.Lost++
 	}
-	if x.probe && !x.committed {
-		m.probeLost(at, x.slot)
-	}
 	m.square(x, attempt.Beaten, Usage{})
 	m.release(at, i)
 	m.forget(i)
