@@ -195,3 +195,28 @@ func TestHear_OfBothFailuresBeforeTheWord(t *testing.T) {
 		t.Errorf("the record says %d attempts, tried %q, hedged %v", c.record.Attempts, c.record.Tried, c.record.Hedged)
 	}
 }
+
+// A call that the second attempt ends leaves no watch behind: neither attempt's timer goes on.
+func TestEndRace_EndsBothWatches(t *testing.T) {
+	b := newBench(t, 3)
+	c := b.come(t, 1)
+	c.g = &Gateway{}
+	x := raced(c)
+	x.second.g = c.g
+	dogs := [2]*watchdog{&c.dog, &x.second.dog}
+	dogs[firstRunner].arm(1, Timeouts{}, time.Now())
+	dogs[firstRunner].company(time.Hour, &c.out, nil)
+	if !x.second.takes() {
+		t.Fatal("nobody spoke before")
+	}
+	close(x.over)
+	if p := c.endRace(); p != nil {
+		t.Fatal(p)
+	}
+	c.dog.disarm() // as the call's end does
+	for i, d := range dogs {
+		if d.armed {
+			t.Errorf("attempt %d is watched after its call has ended", i)
+		}
+	}
+}
