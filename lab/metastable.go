@@ -38,7 +38,7 @@ func metastableLab() Lab {
 }
 
 func (x *metastable) params() []Param {
-	return append(x.pressure.params(),
+	return append(append(x.pressure.params(), x.pressure.clients()...),
 		number(&x.load, "load", "before and after, in capacities", 0.1, 1),
 		number(&x.factor, "factor", "how many times the load comes meanwhile", 1, 5),
 		count(&x.surge, "surge", "how long that lasts, s", 5, 120),

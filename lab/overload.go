@@ -34,7 +34,7 @@ func overloadLab() Lab {
 }
 
 func (x *overload) params() []Param {
-	return append(x.pressure.params(), count(&x.lasts, "lasts", "length of a run, s; its first third is not measured", 30, 60))
+	return append(append(x.pressure.params(), x.pressure.clients()...), count(&x.lasts, "lasts", "length of a run, s; its first third is not measured", 30, 60))
 }
 
 // factors are the loads, in capacities.
@@ -57,7 +57,9 @@ func (x *overload) play(d sim.Defence, factor float64, seeds int) (a attained) {
 		a.good = append(a.good, float64(r.Attainment)*calls/(lasts-s.Warmup).Seconds())
 		a.sent = append(a.sent, float64(r.Attempts)/calls)
 		a.tries = append(a.tries, 1+float64(r.ClientRetries)/calls)
-		a.p99 = append(a.p99, float64(r.TTFT.P99))
+		if r.Succeeded > 0 {
+			a.p99 = append(a.p99, float64(r.TTFT.P99))
+		}
 		a.refused = append(a.refused, 100*(1-float64(r.Succeeded)/calls))
 	}
 	return a
@@ -85,7 +87,7 @@ func (x *overload) run(seeds int) Findings {
 		p.Series = append(p.Series, meansAt(d.Name, factors, runs))
 		share := shares(runs)
 		kept = append(kept, share)
-		amp.Rows = append(amp.Rows, []Cell{Text(d.Name), Mean(share, 0), Mean(last.p99, 2), Mean(last.sent, 2), Mean(last.tries, 2), Mean(last.refused, 0)})
+		amp.Rows = append(amp.Rows, []Cell{Text(d.Name), Mean(share, 0), meanOrNothing(last.p99, 2), Mean(last.sent, 2), Mean(last.tries, 2), Mean(last.refused, 0)})
 	}
 	p.Says = fmt.Sprintf("At %s times the capacity %s of the peak is left without a defence, with all of them %s.", show(factors[len(factors)-1]),
 		percent(kept[0]), percent(kept[len(kept)-1]))

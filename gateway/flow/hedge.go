@@ -375,6 +375,7 @@ func (m *Machine) rejoin(i int32) {
 	own := m.root(c)
 	own.attempt = max(own.attempt, own.latest)
 	if c.hedge {
+		own.recalled = c.recalled
 		own.twin = none
 		m.forget(i)
 	}

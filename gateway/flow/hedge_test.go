@@ -490,6 +490,32 @@ func TestHedge_ReconfiguredWhileItRuns(t *testing.T) {
 	}
 }
 
+// A hedge that is taken back from a silent endpoint is paid for once: its call's next attempt
+// follows for nothing.
+func TestHedge_ThatIsRecalledIsPaidOnce(t *testing.T) {
+	p := newTestPool("p", &overlapping{}, "a", "b", "c")
+	c := newConfig(p)
+	c.Hedge = attempt.HedgeConfig{Ratio: 1, After: hedgeDelay}
+	c.Retry.Ratio, c.Retry.Floor = 0, 1
+	m := New(c)
+	first, second := lateness(t, m, request(1))
+	m.Step(5e8, Done(first.Ticket, 0, attempt.StaleConnection, Usage{}))
+	c.Pools = []Pool{newTestPool("p", p.Policy, "a", "c")} // whoever has the hedge leaves
+	m.Reconfigure(6e8, c)
+	recalled := slices.ContainsFunc(m.Step(6e8+1, Wake()), func(a Action) bool { return a.Kind == Recall && a.Attempt == second.Attempt })
+	if second.Slot != 1 || !recalled {
+		t.Fatalf("the hedge was not taken back: %+v", second)
+	}
+	m.Step(6e8+2, Done(first.Ticket, 1, attempt.Recalled, Usage{}))
+	until, ok := wakeIn(m.Step(6e8+3, Wake()))
+	if !ok {
+		t.Fatal("no backoff")
+	}
+	if third := only(t, m.Step(until, Wake())); third.Kind != Dispatch || third.Attempt != 2 {
+		t.Errorf("the next attempt was to be paid anew: %+v", third)
+	}
+}
+
 // TestLaw_HedgedCallsHaveOneWinner drives a machine that hedges with random events, as a driver
 // that keeps the rules would, and checks after each that a call never runs more than twice, that
 // nothing is sent once an answer passes, and that what is charged is what runs; at the end that

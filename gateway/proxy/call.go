@@ -416,6 +416,9 @@ func (c *call) reportFailure() {
 }
 
 func (c *call) noteTried(a *answer) {
+	if a.endpoint == nil {
+		return
+	}
 	if c.record.Tried != "" {
 		c.record.Tried += ", "
 	}
@@ -466,6 +469,9 @@ func (c *call) hear() (flow.Action, bool) {
 			}
 			return flow.Action{}, false
 		case next := <-c.word:
+			if second != nil { // it has failed, or there would be no word, and is about to end
+				c.join()
+			}
 			return next, true
 		case <-c.ctx.Done():
 			if !c.takes() {

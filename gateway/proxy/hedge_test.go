@@ -2,8 +2,10 @@ package proxy_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -402,6 +404,79 @@ func TestHedge_HeartbeatsGoOn(t *testing.T) {
 	one(t, a, "second", "first")
 	if n := strings.Count(a.body, ": waiting"); n < 2 {
 		t.Errorf("%d heartbeats in %q", n, a.body)
+	}
+}
+
+// Field case F64 with a hedge: an attempt that quotes its endpoint's key ends the call, and the
+// other one with it, whether that one has an answer by then or not.
+func TestF64_QuotedBesideAnotherAttempt(t *testing.T) {
+	quotes := func(c *scripted.Call) { events(c, roleEvent, textEvent(secretKey)); c.Hold() }
+	for name, other := range map[string]scripted.Script{
+		"silent":          (*scripted.Call).Hold,
+		"in its preamble": func(c *scripted.Call) { events(c, roleEvent); c.Hold() },
+		"soon answering":  func(c *scripted.Call) { c.Pause(2 * hedgeAfter); events(c, roleEvent, textEvent("one")); c.Hold() },
+	} {
+		for quoting := range 2 {
+			t.Run(fmt.Sprintf("%s beside attempt %d", name, quoting), func(t *testing.T) {
+				s := hedged(2, func(c *scripted.Call, before int) {
+					if before != quoting {
+						other(c)
+						return
+					}
+					if before == 0 {
+						c.Pause(hedgeAfter + hedgeAfter/2)
+					}
+					quotes(c)
+				})
+				on := s.config
+				s.config = func(c *proxy.Config) { on(c); withKey(c) }
+				r := newRig(t, s)
+				defer r.close()
+				ctx, leave := context.WithTimeout(t.Context(), 3*time.Second)
+				defer leave()
+				a, err := r.do(ctx, http.MethodPost, chatPath, strings.NewReader(streamed))
+				if err != nil || a.err != nil || a.status != 502 || strings.Contains(a.body, secretKey) {
+					t.Fatalf("%v, %v: status %d: %q", err, a.err, a.status, a.body)
+				}
+				for _, up := range r.upstreams {
+					eventually(t, 2*time.Second, func() bool { return up.Alive() == 0 }, func() string { return "an upstream still answers" })
+				}
+			})
+		}
+	}
+}
+
+// Field case F37 with a hedge that answers: where its stream stands is what counts when the call is
+// cut, and not where the attempt that it has beaten did.
+func TestCut_TellsByTheStreamThatIsPassedOn(t *testing.T) {
+	for _, within := range []bool{false, true} {
+		r := newRig(t, hedged(2, func(c *scripted.Call, before int) {
+			switch {
+			case before == 1 && within:
+				events(c, roleEvent, textEvent("one")+"data: {")
+			case before == 1:
+				events(c, roleEvent, textEvent("one"))
+			case within:
+				events(c, roleEvent)
+			default:
+				events(c, "data: {")
+			}
+			c.Hold()
+		}))
+		got := make(chan answer)
+		go func() { got <- r.post(chatPath, streamed) }()
+		eventually(t, 5*time.Second, func() bool {
+			return slices.ContainsFunc(r.upstreams, func(up *scripted.Server) bool { return len(up.Calls()) > 0 && !up.Calls()[0].Aborted.IsZero() })
+		}, func() string { return "the hedge did not win" })
+		time.Sleep(50 * time.Millisecond) // what the script sends arrives
+		r.gateway.Drain()
+		r.gateway.Cut()
+		a := <-got
+		if passed := roleEvent + textEvent("one") + "data: {"; within && (a.err == nil || a.body != passed) ||
+			!within && (a.err != nil || !strings.HasPrefix(a.body, passed) || !strings.Contains(a.body, "draining")) {
+			t.Errorf("within an event %v: %v after %q", within, a.err, a.body)
+		}
+		r.close()
 	}
 }
 

@@ -26,14 +26,14 @@ const (
 
 // race is what the two share. A call whose model hedges nothing has none.
 type race struct {
-	second call      // the second attempt's record
-	dog    *watchdog // the first one's
-
-	runs [2]bool // whether the machine was not told of its end; under router.mu
+	second call         // the second attempt's record
+	dogs   [2]*watchdog // by runner
+	runs   [2]bool      // whether the machine was not told of its end; under router.mu
 
 	// Set under router.mu when the second attempt is sent, before started is.
 	number  int           // of the attempt
 	decided chan struct{} // closed once the machine has said who goes on
+	spoken  chan struct{} // closed once there is a speaker
 	over    chan struct{} // closed once the second attempt has ended, and the call with it where it spoke
 	started atomic.Bool
 
@@ -51,7 +51,7 @@ func (c *call) prepare() {
 	if c.request.Once = !c.model.Machine.Hedge.On() || c.once(); c.request.Once {
 		return
 	}
-	x := &race{dog: &c.dog, second: *c}
+	x := &race{dogs: [2]*watchdog{firstRunner: &c.dog}, second: *c}
 	x.speaker.Store(nobody)
 	x.second.race, x.second.runner, x.second.try = x, secondRunner, nil
 	x.second.seam = nil // an answer of two attempts is not continued
@@ -71,8 +71,9 @@ func (x *race) start(a flow.Action) {
 	c.ticket, c.record.Held = a.Ticket, a.Wait
 	c.try = tries.Get().(*try)
 	c.body.refs.Add(1)
+	x.dogs[secondRunner] = &c.dog
 	x.number, x.runs[secondRunner] = a.Attempt, true
-	x.decided, x.over = make(chan struct{}), make(chan struct{})
+	x.decided, x.spoken, x.over = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	x.started.Store(true)
 }
 
@@ -102,8 +103,19 @@ func (x *race) decide(call selection.CallID, winner int) {
 	x.winner = winner
 	close(x.decided)
 	if winner == x.number {
-		x.dog.cut(call, x.number-1)
+		x.abort(call, firstRunner)
+	} else {
+		x.abort(call, secondRunner)
 	}
+}
+
+// abort aborts a runner's attempt of the race, if it runs.
+func (x *race) abort(call selection.CallID, runner int) {
+	number := x.number
+	if runner == firstRunner {
+		number--
+	}
+	x.dogs[runner].cut(call, number)
 }
 
 // racing reports whether another attempt of the call may run beside this one.
@@ -141,6 +153,7 @@ func (c *call) wins() bool {
 			if x.winner != c.answer.action.Attempt {
 				return false
 			}
+		case <-x.spoken: // the other one has ended the call, and no word may come
 		case <-c.ctx.Done():
 			return false
 		}
@@ -148,7 +161,8 @@ func (c *call) wins() bool {
 	return c.takes()
 }
 
-// takes makes this attempt the one that ends the call. It reports false where the other one does.
+// takes makes this attempt the one that ends the call, and aborts the other one. It reports false
+// where that one ends the call.
 func (c *call) takes() bool {
 	x := c.race
 	if x == nil || int(x.speaker.Load()) == c.runner {
@@ -157,8 +171,9 @@ func (c *call) takes() bool {
 	if !x.speaker.CompareAndSwap(nobody, int32(c.runner)) {
 		return false
 	}
-	if c.runner == firstRunner && x.started.Load() {
-		x.second.dog.cut(c.request.ID, x.number)
+	if x.started.Load() { // else who starts yet sees the speaker
+		close(x.spoken)
+		x.abort(c.request.ID, secondRunner-c.runner)
 	}
 	return true
 }
@@ -190,17 +205,17 @@ func (c *call) join() bool {
 		c.become(s)
 		return true
 	}
-	if s.record.Attempts > 0 {
-		c.noteTried(&s.answer)
-	}
+	c.noteTried(&s.answer)
 	return false
 }
 
-// become takes over what the second attempt's record says of the call, which has ended.
+// become takes over what the second attempt's record says of the call, which has ended, and what
+// it has read with: what there is to add to its answer follows that.
 func (c *call) become(s *call) {
 	r := s.record
 	r.Hedged, r.Attempts, r.Tried, r.Pick = c.record.Hedged, c.record.Attempts, c.record.Tried, c.record.Pick
-	c.record, c.answer = r, s.answer
+	c.record = r
+	c.try, s.try = s.try, c.try
 	c.held, c.abort, c.leaked = false, s.abort, s.leaked
 }
 
@@ -227,6 +242,7 @@ func (c *call) endRace() (panicked any) {
 	defer func() {
 		panicked = recover()
 		s := &x.second
+		s.dog.disarm()
 		s.giveKept()
 		s.bookEvent(0)
 		if t := s.try; !t.big() {

@@ -144,10 +144,20 @@ func (r *router) left(c *call) {
 	}
 }
 
+// drop forgets a call, if that was not done before: the machine may have forgotten it already,
+// and have given its index to another one.
 func (r *router) drop(t flow.Ticket) {
-	if i := t.Index(); i < len(r.calls) {
-		r.calls[i] = nil
+	if c := r.find(t); c != nil {
+		r.calls[t.Index()] = nil
 	}
+}
+
+// find returns the call that a ticket names; nil: it was dropped.
+func (r *router) find(t flow.Ticket) *call {
+	if i := t.Index(); i < len(r.calls) && r.calls[i] != nil && r.calls[i].request.ID == t.Call {
+		return r.calls[i]
+	}
+	return nil
 }
 
 // signal reports an endpoint's load.
@@ -232,14 +242,14 @@ func (r *router) do(a flow.Action) {
 	case flow.Tell:
 		r.words = append(r.words, r.machine.Words())
 	case flow.Dispatch, flow.GiveUp, flow.Recall, flow.Won:
-		i := a.Ticket.Index()
-		if i >= len(r.calls) || r.calls[i] == nil || r.calls[i].request.ID != a.Ticket.Call {
+		c := r.find(a.Ticket)
+		if c == nil {
 			return
 		}
-		c, x := r.calls[i], r.calls[i].race
+		x := c.race
 		switch {
 		case a.Kind == flow.Recall && x != nil && x.runs[secondRunner] && x.number == a.Attempt:
-			r.recalls = append(r.recalls, recall{&x.second.dog, a.Ticket.Call, a.Attempt})
+			r.recalls = append(r.recalls, recall{x.dogs[secondRunner], a.Ticket.Call, a.Attempt})
 			return
 		case a.Kind == flow.Recall:
 			r.recalls = append(r.recalls, recall{&c.dog, a.Ticket.Call, a.Attempt})
@@ -252,7 +262,7 @@ func (r *router) do(a flow.Action) {
 			r.seconds = append(r.seconds, second{x, a})
 			return
 		case a.Kind == flow.GiveUp:
-			r.calls[i] = nil
+			r.drop(a.Ticket)
 		case x != nil:
 			x.runs[firstRunner] = true
 		}

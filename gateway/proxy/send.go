@@ -15,7 +15,7 @@ import (
 
 // answer is what one attempt brought, and how far it got.
 type answer struct {
-	endpoint *endpoint
+	endpoint *endpoint // nil: the attempt was never sent
 	action   flow.Action
 	sent     time.Time // when the attempt began
 	explain  string    // the decision, for the response header
@@ -49,7 +49,8 @@ type answer struct {
 // and another attempt may follow; otherwise the call is over.
 func (c *call) send(a flow.Action) {
 	if c.ctx.Err() != nil { // after a client leaves no attempt starts
-		if c.answer.outcome = attempt.ClientGone; c.takes() {
+		c.answer = answer{action: a, outcome: attempt.ClientGone}
+		if c.takes() {
 			c.left()
 			c.finish(attempt.ClientGone)
 		}
