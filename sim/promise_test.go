@@ -172,6 +172,8 @@ func (p promised) name() string {
 		return p.Name + " hedged after " + p.hedge.After.String()
 	case p.hedge.On():
 		return p.Name + " hedged by quantile"
+	case p.queue.Adaptive:
+		return p.Name + " behind a limit that is found"
 	case p.queue.On():
 		return p.Name + " behind " + p.queue.Order.String()
 	case p.flight.On():
@@ -191,6 +193,10 @@ func allPromised() []promised {
 		case "least-outstanding", "ewma-latency":
 			out = append(out, promised{Rule: rule, queue: queue})
 			out = append(out, promised{Rule: rule, hedge: attempt.HedgeConfig{Ratio: 0.5, Quantile: 0.9}})
+			if rule.Name == "least-outstanding" {
+				queue.Adaptive, queue.Gradient.Min, queue.Gradient.Window = true, 8, 20
+				out = append(out, promised{Rule: rule, queue: queue})
+			}
 		case "cache-aware":
 			out = append(out, promised{Rule: rule, flight: admission.FlightConfig{MinTokens: 200, MaxWait: time.Second, MaxSiblings: 1}})
 			queue.Order, queue.Tokens = admission.LeastSlack, 500

@@ -94,7 +94,8 @@ func TestDemand_CountsWhatNoCacheHolds(t *testing.T) {
 	m.bound = 1
 	at := mono.Time(time.Second + 10)
 	again := prompt(2, 8)
-	m.Step(at, Arrive(again)) // sent: it is all there but for the last token
+	m.Step(at, Arrive(again))                           // sent: it is all there but for the last token
+	m.index.Match(at+1, []kvblock.Hash{999}, m.overlap) // as another call would
 	refused := prompt(3, 8)
 	if a := only(t, m.Step(at+1, Arrive(refused))); a.Reason != TooManyCalls {
 		t.Fatalf("%+v", a)

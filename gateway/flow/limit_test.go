@@ -69,7 +69,7 @@ func TestLimit_GoesByHowLateFirstTokensAre(t *testing.T) {
 			at = serve(t, m, i+1, at, 100*time.Millisecond)
 		}
 		slot := selection.Slot(0)
-		for i := range 100 {
+		for i := range 400 {
 			q := request(1000 + i)
 			q.InputTokens = tokens
 			a := only(t, m.Step(at, Arrive(q)))
@@ -78,6 +78,9 @@ func TestLimit_GoesByHowLateFirstTokensAre(t *testing.T) {
 			m.Step(at, FirstToken(a.Ticket, 0))
 			m.Step(at+1, Done(a.Ticket, 0, attempt.Success, Usage{}))
 			at += 2
+		}
+		if d, ok := m.alone(m.pools[0], slot, selection.Prefill(100, 0)); !ok || d != 100*time.Millisecond {
+			t.Errorf("100 tokens alone take %v, for calls waited for KV blocks", d)
 		}
 		return m.Snapshot(at).Pools[0].Endpoints[0].Limit
 	}
@@ -92,8 +95,8 @@ func TestLimit_IsNotThereUnlessAskedFor(t *testing.T) {
 	pool.Queue = admission.Default()
 	pool.Queue.Work = time.Second
 	m := New(newConfig(pool))
-	serve(t, m, 1, 1, time.Second)
-	if s := m.Snapshot(mono.Time(2 * time.Second)); s.Pools[0].Endpoints[0].Limit != 0 || m.state[0].limit != (admission.Gradient{}) {
+	serve(t, m, 2, serve(t, m, 1, 1, time.Second), 10*time.Second)
+	if s := m.Snapshot(mono.Time(20 * time.Second)); s.Pools[0].Endpoints[0].Limit != 0 || m.state[0].limit != (admission.Gradient{}) {
 		t.Errorf("%+v, %+v", s.Pools[0].Endpoints[0], m.state[0].limit)
 	}
 }
