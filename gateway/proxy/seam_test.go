@@ -548,3 +548,17 @@ func TestContinue_EndsOnce(t *testing.T) {
 	defer r.close()
 	oneAnswer(t, r.post(chatPath, chatAsks), 2)
 }
+
+// What an attempt has said of which the client has nothing is not said.
+func TestContinue_OnlyWhatTheClientHasWasSaid(t *testing.T) {
+	fin := func(c *scripted.Call, _ asked) { c.FIN() }
+	r := newRig(t, continued(2, func(c *proxy.Config) { c.Models[0].Machine.Retry.Attempts = 3 }, breaking("a", 4, fin), func(c *scripted.Call) {
+		q := read(c)
+		c.EventStream()
+		e := q.wordEvent("bb", q.before)
+		_ = c.Write(fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(e), e)) // the end comes with it: it is not passed on
+	}, breaking("ccc", 8, fin), author("dddd")))
+	r.attempts = 4
+	defer r.close()
+	oneAnswer(t, r.post(chatPath, chatAsks), 3)
+}
