@@ -562,3 +562,31 @@ func TestContinue_OnlyWhatTheClientHasWasSaid(t *testing.T) {
 	defer r.close()
 	oneAnswer(t, r.post(chatPath, chatAsks), 3)
 }
+
+// A last event that lacks its blank line alone was said.
+func TestContinue_AnEventWithoutItsBlankLineWasSaid(t *testing.T) {
+	for lacks := 1; lacks <= 2; lacks++ {
+		for _, alone := range []bool{false, true} {
+			cut := func(c *scripted.Call, q asked) {
+				e := q.wordEvent("a", 4)
+				_ = c.Chunk(e[:len(e)-lacks])
+				c.LastChunk()
+			}
+			scripts := []scripted.Script{breaking("a", 4, cut), author("bb")}
+			if alone {
+				scripts = scripts[:1]
+			}
+			r := newRig(t, continued(1, nil, scripts...))
+			a := r.post(chatPath, chatAsks)
+			if !alone {
+				oneAnswer(t, a, 2)
+			} else {
+				broken(t, a, "upstream_broke_off")
+			}
+			if text, _, _ := saysOf(t, a.body); alone && text != words(0, 5) {
+				t.Errorf("got %q", text)
+			}
+			r.close()
+		}
+	}
+}
