@@ -93,6 +93,10 @@ validate-engine: ## set the engine model beside logs of real vLLM
 soak: ## random faults on both sides against the invariants, for SOAK (10m)
 	cd test/endurance && $(GO) run ./soak -for $(SOAK)
 
+.PHONY: overload
+overload: ## ask a pool for three times its capacity in real time, and look whether it comes back (ARGS='-surge 20s')
+	cd test/endurance && $(GO) run ./overload $(ARGS)
+
 .PHONY: flood
 flood: ## 2,000 streams with rude clients, for FLOOD (60s)
 	cd test/endurance && $(GO) run ./flood -for $(FLOOD)

@@ -41,3 +41,20 @@ func TestEffects(t *testing.T) {
 		}
 	}
 }
+
+// FuzzEffects: whatever is in tools, it is read to its end.
+func FuzzEffects(f *testing.F) {
+	for _, tools := range []string{`[]`, `[{"type":"function"}]`, `[{"type":"web_search"}]`, `[{`, `[[{"type":1}]]`, `{"type":"x"}`, `[{"a":[1,{"type":"x"}]},null]`} {
+		f.Add(tools)
+	}
+	f.Fuzz(func(t *testing.T, tools string) {
+		var r Reader
+		if _, err := r.Read(Chat, []byte(`{"model":"m","messages":[],"tools":`+tools+`}`)); err != nil {
+			return
+		}
+		first := r.Effects()
+		if r.Effects() != first {
+			t.Errorf("%s: not the same twice", tools)
+		}
+	})
+}

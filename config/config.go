@@ -176,6 +176,8 @@ type Health struct {
 	SlowStart time.Duration `config:"slow_start" allowed:"0s or 1s..1h"`
 	// Its share at the start.
 	SlowStartFloor float64 `config:"slow_start_floor" allowed:">0..1"`
+	// For how long the load counts as unknown that a new or restarted endpoint reports of itself: it is idle and cold. 0: it counts at once.
+	Blackout time.Duration `config:"blackout" allowed:"0s or 1s..1h"`
 }
 
 // Prefix sizes the index of who holds which prefix.

@@ -103,11 +103,18 @@ func DefaultPool() Pool {
 	return p
 }
 
+// What Queue.Limit may be.
+const (
+	LimitNone     = "none"
+	LimitGradient = "gradient"
+)
+
 // DefaultQueue returns the queue of a pool that holds nothing, as a file's queue starts.
 func DefaultQueue() Queue {
 	q := admission.Default()
 	f := q.Fairness
 	return Queue{
+		Limit: LimitNone, Gradient: Gradient{Min: q.Gradient.Min, Max: q.Gradient.Max, Tolerance: q.Gradient.Tolerance},
 		Order: q.Order.String(), Turn: q.Turn, Principal: f.By.String(), Weights: Weights{Input: f.Input, Cached: f.Cached, Output: f.Output}, Quantum: f.Quantum,
 		Length: q.Length, Bytes: Size(q.Bytes), MaxWait: q.MaxWait, MaxWaitRatio: q.MaxWaitRatio,
 	}

@@ -142,6 +142,10 @@ type Queue struct {
 	Work time.Duration `config:"work" allowed:"0s or 1ms..10m"`
 	// Likewise, in prompt tokens that are not in its prefix cache, as far as is known. 0: no such bound.
 	Tokens int `config:"tokens" allowed:"0..1000000000"`
+	// An endpoint is given another call while it has fewer in flight than a limit that is found from how late its first tokens are: more while they are in time, fewer while they are not. none: no such bound.
+	Limit string `config:"limit" allowed:"none, gradient"`
+	// How that limit is found.
+	Gradient Gradient `config:"gradient"`
 	// Who goes first of equal priority: who came first; who has the least time left until its first token is due; whose is due first; whose principal has had the least service; likewise, but as far as quantum allows whose prefix an endpoint with room holds.
 	Order string `config:"order" allowed:"fifo, least-slack, deadline, fair, fair-local"`
 	// Of so many calls that go, one is of a lower priority where some wait. 0: none is before those of higher priority have gone.
@@ -160,6 +164,16 @@ type Queue struct {
 	MaxWait time.Duration `config:"max_wait" allowed:"10ms..10m"`
 	// Likewise, as a multiple of the mean time from a call's dispatch to its end. 0: no such bound.
 	MaxWaitRatio float64 `config:"max_wait_ratio" allowed:"0..1000"`
+}
+
+// Gradient says how an endpoint's limit on calls in flight is found.
+type Gradient struct {
+	// Least limit.
+	Min int `config:"min" allowed:"1..100000"`
+	// Greatest limit. At least min.
+	Max int `config:"max" allowed:"1..100000"`
+	// How many times as late as at half of the limit first tokens may be, each in multiples of its call's own prefill.
+	Tolerance float64 `config:"tolerance" allowed:"1..100"`
 }
 
 // Overload says when a pool is saturated, so that calls below priority 0 stay out, and when

@@ -214,8 +214,8 @@ func (k *checker) pools(listen, model string, pools []Pool, at path) {
 		if f := p.SingleFlight; f.MinTokens == 0 && f != DefaultPool().SingleFlight {
 			k.add(in.key("single_flight"), "has no effect without min_tokens")
 		}
-		if q := p.Queue; q.Work == 0 && q.Tokens == 0 && q != DefaultQueue() {
-			k.add(in.key("queue"), "has no effect without work or tokens")
+		if q := p.Queue; q.Work == 0 && q.Tokens == 0 && q.Limit == LimitNone && q != DefaultQueue() {
+			k.add(in.key("queue"), "has no effect without work, tokens or limit")
 		}
 		k.queue(p, in.key("queue"))
 		if o := p.Overload; o.RefuseTo > 0 && o.RefuseFrom > o.RefuseTo {

@@ -64,6 +64,12 @@ func (p Pool) schemes() []string {
 // queue checks what of a queue's keys depends on others.
 func (k *checker) queue(p Pool, at path) {
 	q, usual := p.Queue, DefaultQueue()
+	if q.Limit == LimitNone && q.Gradient != usual.Gradient {
+		k.add(at.key("gradient"), "has no effect without limit: gradient")
+	}
+	if g := q.Gradient; g.Min > g.Max {
+		k.add(at.key("gradient").key("max"), "is %d, but min is %d; it must be at least that", g.Max, g.Min)
+	}
 	fair := q.Order == admission.Fair.String() || q.Order == admission.FairLocal.String()
 	local := q.Order == admission.FairLocal.String()
 	if !fair && (q.Principal != usual.Principal || q.Weights != usual.Weights) {

@@ -179,8 +179,8 @@ func (x *choices) stay(d int, root uint64) float64 {
 	return mean / (x.rho * float64(x.queues)) // Little's law
 }
 
-// limit returns the mean time in the system with infinitely many queues, in services.
-func limit(rho float64, d int) float64 {
+// manyQueues returns the mean time in the system with infinitely many queues, in services.
+func manyQueues(rho float64, d int) float64 {
 	if d == 1 {
 		return 1 / (1 - rho)
 	}
@@ -197,7 +197,7 @@ func (x *choices) queueTable(seeds int) (Table, Plot, [][]float64) {
 		Columns: []Column{{Name: "choices"}, {Name: "drawn"}, {Name: "infinitely many queues"}, {Name: "of the gain from 1 to 8", Unit: "%"}}}
 	p := Plot{Name: "queues", Title: "mean time in the system by number of choices", Kind: Bars, X: Axis{Label: "choices"}, Y: Axis{Label: "time", Unit: "services"}}
 	var runs [][]float64
-	whole := limit(x.rho, 1) - limit(x.rho, 8)
+	whole := manyQueues(x.rho, 1) - manyQueues(x.rho, 8)
 	exact := Series{Name: "infinitely many queues", X: places(len(drawnChoices))}
 	for _, d := range drawnChoices {
 		var stays []float64
@@ -205,9 +205,9 @@ func (x *choices) queueTable(seeds int) (Table, Plot, [][]float64) {
 			stays = append(stays, x.stay(d, x.root(s)))
 		}
 		runs = append(runs, stays)
-		t.Rows = append(t.Rows, []Cell{Number(float64(d), 0), Mean(stays, 2), Number(limit(x.rho, d), 2), Number(100*(limit(x.rho, 1)-limit(x.rho, d))/whole, 0)})
+		t.Rows = append(t.Rows, []Cell{Number(float64(d), 0), Mean(stays, 2), Number(manyQueues(x.rho, d), 2), Number(100*(manyQueues(x.rho, 1)-manyQueues(x.rho, d))/whole, 0)})
 		p.X.Names = append(p.X.Names, fmt.Sprint(d))
-		exact.Y = append(exact.Y, limit(x.rho, d))
+		exact.Y = append(exact.Y, manyQueues(x.rho, d))
 	}
 	p.Series = []Series{bars("drawn", runs...), exact}
 	p.Says = fmt.Sprintf("A call is there for %s services with one choice, %s with two, %s with eight.", decimal(average(runs[0]), 1), decimal(average(runs[1]), 1), decimal(average(runs[4]), 1))
@@ -412,18 +412,18 @@ func ballVerdicts(rows []ballRow) []Verdict {
 }
 
 func queueVerdicts(stays [][]float64, rho float64) []Verdict {
-	part := (limit(rho, 1) - limit(rho, 2)) / (limit(rho, 1) - limit(rho, 8))
+	part := (manyQueues(rho, 1) - manyQueues(rho, 2)) / (manyQueues(rho, 1) - manyQueues(rho, 8))
 	off := 0.0
 	for i, d := range drawnChoices {
-		off = max(off, relative(average(stays[i]), limit(rho, d)))
+		off = max(off, relative(average(stays[i]), manyQueues(rho, d)))
 	}
 	const full, less = 0.95, 0.9
 	return []Verdict{
 		holds("4.1", "the same effect holds for dynamic load balancing (Mitzenmacher)", off < 0.1,
 			fmt.Sprintf("drawn times are within %s of those of infinitely many queues", percentText(off))),
 		holds("4.1", "nearly all of the gain comes from going from one choice to two: in the time on queues", part >= 0.8, percentText(part)+" of the gain up to eight choices"),
-		holds("10", "near ρ = 1 lowering the arrival rate beats any change of routing rule (ρ = 0.95, a tenth less)", limit(full*less, 1) < limit(full, 2),
-			fmt.Sprintf("%s services with one choice; a tenth less load makes it %s, a second choice %s", decimal(limit(full, 1), 1), decimal(limit(full*less, 1), 1), decimal(limit(full, 2), 1))).
+		holds("10", "near ρ = 1 lowering the arrival rate beats any change of routing rule (ρ = 0.95, a tenth less)", manyQueues(full*less, 1) < manyQueues(full, 2),
+			fmt.Sprintf("%s services with one choice; a tenth less load makes it %s, a second choice %s", decimal(manyQueues(full, 1), 1), decimal(manyQueues(full*less, 1), 1), decimal(manyQueues(full, 2), 1))).
 			because("The formula of section 1.2 is of one queue, in which no rule can change anything. Where there are several, a rule that sees load makes them act as one; " +
 				"beyond it little is left for rules, and then less load wins."),
 	}

@@ -37,7 +37,7 @@ func TestStay_OfOneChoice(t *testing.T) {
 	for _, rho := range []float64{0.1, 0.5, 0.9, 0.99} {
 		before := math.Inf(1)
 		for _, d := range drawnChoices {
-			now := limit(rho, d)
+			now := manyQueues(rho, d)
 			if now > before || now < 1 {
 				t.Errorf("ρ = %v: %v with %d choices, %v with fewer", rho, now, d, before)
 			}
@@ -45,7 +45,7 @@ func TestStay_OfOneChoice(t *testing.T) {
 		}
 	}
 	// 1 + ρ² + ρ⁶ + ρ¹⁴ + …, by hand for ρ = 1/2.
-	if got, want := limit(0.5, 2), 1+0.25+1.0/64+1.0/16384; math.Abs(got-want) > 1e-8 {
+	if got, want := manyQueues(0.5, 2), 1+0.25+1.0/64+1.0/16384; math.Abs(got-want) > 1e-8 {
 		t.Errorf("two choices: %v, want %v", got, want)
 	}
 }

@@ -35,13 +35,13 @@ func defaultPressure() pressure {
 
 func (x *pressure) params() []Param {
 	return []Param{
-		count(&x.replicas, "replicas", "replicas, each llama-3.1-8b on an H100", 1, 8),
-		number(&x.capacity, "capacity", "calls a second that are taken to be the pool's capacity", 1, 200),
-		count(&x.prompt, "prompt", "mean length of a prompt, tokens; from half to one and a half times as many", 10, 20_000),
-		count(&x.output, "output", "mean length of an answer, likewise", 2, 2000),
+		count(&x.replicas, "replicas", "replicas, each llama-3.1-8b on an H100", 1, 4),
+		number(&x.capacity, "capacity", "calls a second that are taken to be the pool's capacity", 5, 60),
+		count(&x.prompt, "prompt", "mean length of a prompt, tokens; from half to one and a half times as many", 50, 8000),
+		count(&x.output, "output", "mean length of an answer, likewise", 10, 500),
 		number(&x.ttft, "ttft", "SLO: time to first token, s", 0.1, 60),
-		number(&x.patience, "patience", "time after which a client without a first token leaves, s", 0.1, 600),
-		count(&x.retries, "retries", "how often a client tries again, after 0.5 s, 1 s, 2 s …, or after the Retry-After that it was given", 0, 10),
+		number(&x.patience, "patience", "time after which a client without a first token leaves, s", 1, 3600),
+		count(&x.retries, "retries", "how often a client tries again, after 0.5 s, 1 s, 2 s …, or after the Retry-After that it was given", 0, 5),
 	}
 }
 

@@ -192,6 +192,12 @@ func (p *replica) pulse(now mono.Time) {
 		}
 		p.generated = s.GenerationTokens
 	}
+	if w.cfg.Watched != nil && p.index == 0 {
+		for i, r := range w.routers {
+			s := r.machine.Snapshot(now)
+			w.cfg.Watched(i, &s)
+		}
+	}
 	if w.open > 0 {
 		w.queue.push(event{at: now.Add(w.cfg.Sample), kind: pulses, engine: int32(p.index)})
 	}

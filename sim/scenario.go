@@ -71,6 +71,9 @@ type Scenario struct {
 	// Sampled, where set, hears every second what each engine reports.
 	Sampled func(e int, now mono.Time, s *engine.Stats)
 
+	// Watched, where set, hears every second what each gateway knows.
+	Watched func(gateway int, s *flow.Snapshot)
+
 	// Decided, where set, hears of every decision, with its explanation.
 	Decided func(gateway int, d *selection.Decision)
 
@@ -128,7 +131,7 @@ func (s Scenario) Run() (*Summary, error) {
 		Engines: s.Engines, Feed: feed, Stopped: func() bool {
 			hopeless = s.Misses > 0 && m.all.calls-m.all.good > s.Misses
 			return hopeless || s.Stopped != nil && s.Stopped()
-		}, Sampled: s.Sampled, Gaps: m.all.Gaps, Decided: s.Decided,
+		}, Sampled: s.Sampled, Watched: s.Watched, Gaps: m.all.Gaps, Decided: s.Decided,
 		Ended: func(r *Record) {
 			st := r.Tag.(*step)
 			m.call(&st.session.record, r)

@@ -43,6 +43,8 @@ type Config struct {
 
 	// Sampled, where set, hears every Sample what each engine reports, while there are calls.
 	Sampled func(e int, now mono.Time, s *engine.Stats)
+	// Watched, where set, hears every Sample what each router knows, while there are calls.
+	Watched func(router int, s *flow.Snapshot)
 	Sample  time.Duration // default 1 s; at most flow.AliveEvery
 
 	// Stopped, where set, is asked now and then whether to give up; the run then ends with

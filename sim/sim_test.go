@@ -31,6 +31,8 @@ type testWorld struct {
 	length           time.Duration
 	down             []Outage // of engine 0
 	leaving          int      // every how manieth client leaves; 0: none
+	hedge            attempt.HedgeConfig
+	slow             float64 // how many times as long as the others' engine 0's steps take; 0: as long
 }
 
 func (w testWorld) config(t interface{ Fatal(...any) }) (Config, []Call) {
@@ -46,6 +48,9 @@ func (w testWorld) config(t interface{ Fatal(...any) }) (Config, []Call) {
 		e := Engine{Config: c}
 		if i == 0 {
 			e.Down = w.down
+			if w.slow > 0 {
+				e.Pace = []Pace{{At: 0, Factor: w.slow}}
+			}
 		}
 		cfg.Engines = append(cfg.Engines, e)
 		pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: string(rune('a' + i)), Weight: 1})
@@ -54,7 +59,7 @@ func (w testWorld) config(t interface{ Fatal(...any) }) (Config, []Call) {
 		p := pool
 		p.Policy = w.rule.Params().New()
 		r := Router{Scrape: time.Second, Machine: flow.Config{
-			Seed: w.seed + uint64(i), Retry: attempt.Default(), Health: health.Default(), Explain: true,
+			Seed: w.seed + uint64(i), Retry: attempt.Default(), Hedge: w.hedge, Health: health.Default(), Explain: true,
 			Prefix: prefix.Config{BudgetBytes: 4 << 20, SpeculativeTTL: 30 * time.Second}, Pools: []flow.Pool{p},
 		}}
 		for e := range w.engines {
@@ -131,6 +136,10 @@ func TestLaw_NothingIsLostNorEarly(t *testing.T) {
 		if rapid.Bool().Draw(t, "outage") {
 			w.down = []Outage{{From: mono.Time(time.Second) + 3, To: mono.Time(3*time.Second) + 3}}
 		}
+		if rapid.Bool().Draw(t, "hedge") {
+			w.slow = 10
+			w.hedge = attempt.HedgeConfig{Ratio: 1, After: time.Duration(rapid.IntRange(1, 100).Draw(t, "after")) * time.Millisecond, Whole: 300 * time.Millisecond}
+		}
 		cfg, calls := w.config(t)
 		result, err := run(cfg, calls)
 		if err != nil {
@@ -159,6 +168,28 @@ func check(t *rapid.T, cfg Config, calls []Call, result *outcome) {
 		if r.Outcome == attempt.ClientGone && r.End != c.LeaveAt {
 			t.Fatalf("call %d left at %d and ended at %d", r.Call, c.LeaveAt, r.End)
 		}
+	}
+	hedged := 0
+	for i := range result.Records {
+		if r := &result.Records[i]; r.Hedged {
+			hedged++
+			if r.Attempts < 2 || r.Wasted > calls[i].Prompt.PromptTokens*2 {
+				t.Fatalf("call %d was hedged with %d attempts, which wasted %d tokens of a prompt of %d", r.Call, r.Attempts, r.Wasted, calls[i].Prompt.PromptTokens)
+			}
+		} else if r.Wasted != 0 {
+			t.Fatalf("call %d was not hedged and wasted %d tokens", r.Call, r.Wasted)
+		}
+	}
+	for _, s := range result.Final {
+		if h := s.Pools[0].Hedge; h != nil {
+			hedged -= int(h.Sent)
+			if h.Sent != h.Won+h.Lost+h.Failed {
+				t.Fatalf("%d hedges have come to %+v", h.Sent, h.HedgeCount)
+			}
+		}
+	}
+	if hedged != 0 {
+		t.Fatalf("%d more calls were hedged than machines say", hedged)
 	}
 	for _, s := range result.Final {
 		if s.InFlight != 0 {

@@ -125,6 +125,28 @@ var (
 		help: "Predicted time until the calls held now will have gone. 0 also while no endpoint's speed is known. No sample for a pool without a queue."}
 	poolSaturation = series{name: "kvasir_pool_saturation", kind: "gauge", unit: "ratio", labels: append(slices.Clone(byPool), "axis"),
 		help: "How saturated the pool is, by axis, 1 being where calls below priority 0 stay out. waiting: work that is not begun; kv_usage: KV blocks in use; preemptions: calls put back for want of them; ttft: predicted time to first token against the SLO; each a mean over endpoints. overall: the mean over endpoints of each one's worst axis. No sample where nothing is known."}
+	demandCalls = series{name: "kvasir_pool_demand_calls_per_second", kind: "gauge", unit: "calls/s", labels: byPool,
+		help: "Calls that came for the pool over the last minute, refused and shed ones included. Of a model's first pool all of the model's calls, of a further one those that came to it."}
+	demandTokens = series{name: "kvasir_pool_demand_tokens_per_second", kind: "gauge", unit: "tokens/s", labels: byPool,
+		help: "Prefill that these calls brought: estimated prompt tokens that are not believed to be cached in the pool."}
+	demandVariation = series{name: "kvasir_pool_demand_variation", kind: "gauge", unit: "ratio", labels: byPool,
+		help: "Squared coefficient of variation of that prefill over the calls: 0 where all bring the same, above 1 with heavy tails. No sample while no call comes."}
+	waitingCalls = series{name: "kvasir_pool_waiting_calls", kind: "gauge", unit: "calls", labels: append(slices.Clone(byPool), "at"),
+		help: "Calls that wait. at: gateway, in the pool's queue; engine, as its endpoints in rotation last reported, no sample while none has."}
+	waitingTokens = series{name: "kvasir_pool_waiting_tokens", kind: "gauge", unit: "tokens", labels: append(slices.Clone(byPool), "at"),
+		help: "Prefill that waits. at: gateway, in the pool's queue; engine, sent to endpoints in rotation and without a first token, by this gateway's book."}
+	predictedWait = series{name: "kvasir_pool_predicted_wait_seconds", kind: "gauge", unit: "seconds", labels: byPool,
+		help: "Predicted time until a call that comes now would be begun, at the mean endpoint. No sample while no endpoint's speed is known, as in the following."}
+	endpointWait = series{name: "kvasir_pool_endpoint_wait_seconds", kind: "gauge", unit: "seconds", labels: append(slices.Clone(byPool), "of"),
+		help: "Predicted time until an endpoint in rotation would begin what is sent to it now. of: mean, worst."}
+	endpointCalls = series{name: "kvasir_pool_endpoint_outstanding", kind: "gauge", unit: "calls", labels: append(slices.Clone(byPool), "of"),
+		help: "Calls that an endpoint in rotation has. of: mean, worst. No sample while none is in rotation."}
+	kneeUtilization = series{name: "kvasir_pool_knee_utilization", kind: "gauge", unit: "ratio", labels: byPool,
+		help: "Utilization by prefill up to which first tokens keep the model's SLO, by the Pollaczek-Khinchine formula. No sample without slo.ttft, or while the endpoints' speed is not known, or where the mean prefill takes longer than the SLO, as in the following."}
+	replicasDesired = series{name: "kvasir_pool_replicas_desired", kind: "gauge", unit: "endpoints", labels: byPool,
+		help: "Endpoints that keep the SLO of nine calls in ten, for what came over the last minute: for their prefill up to the knee, or for the KV cache of the calls in flight. 1 while no call comes."}
+	replicasInRotation = series{name: "kvasir_pool_replicas_in_rotation", kind: "gauge", unit: "endpoints", labels: byPool,
+		help: "Endpoints of the pool that take calls and do not drain."}
 	flightCalls = series{name: "kvasir_single_flight_calls", kind: "gauge", unit: "calls", labels: byPool,
 		help: "Calls that wait for another one of the pool which computes a prefix that they share. No sample for a pool without single-flight."}
 	hedgesTotal = series{name: "kvasir_hedges_total", kind: "counter", unit: "attempts", labels: append(slices.Clone(byPool), "outcome"),
@@ -143,6 +165,8 @@ var (
 		help: "Calls queued in the engine, as it last reported. No sample while unknown."}
 	endpointKVUsage = series{name: "kvasir_endpoint_kv_usage", kind: "gauge", unit: "ratio", labels: byEndpoint,
 		help: "Share of the engine's KV blocks in use, 0 to 1, as it last reported. No sample while unknown."}
+	endpointLimit = series{name: "kvasir_endpoint_limit", kind: "gauge", unit: "calls", labels: byEndpoint,
+		help: "Calls that this gateway may have in flight at the endpoint, as found from how late its first tokens are. No sample for a pool without queue.limit."}
 	prefixTrust = series{name: "kvasir_prefix_trust", kind: "gauge", unit: "state", labels: byEndpoint,
 		help: "How far beliefs about the endpoint's prefix cache are relied on. 2: exact, the engine tells; 1: approximate, by dispatches; 0: load-only, they have proved wrong. No sample where the pool's policy does not go by prefixes, as in the following."}
 	prefixPredicted = series{name: "kvasir_prefix_predicted_tokens_total", kind: "counter", unit: "tokens", labels: byEndpoint,
@@ -180,8 +204,9 @@ var counted = []*series{
 
 // stated are the series that are read from a Snapshot.
 var stated = []*series{
-	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &hedgesTotal, &hedgeWasted, &hedgeAfter, &queueCalls, &queueBytes, &queueTokens, &queuePredicted, &poolSaturation, &flightCalls, &discoveryAge, &signalAge,
-	&endpointRunning, &endpointWaiting, &endpointKVUsage, &prefixTrust, &prefixPredicted, &prefixReported, &tenantCalls, &tenantRemaining, &tenantRequests, &tenantRefused, &tenantTokens, &tenantEstimated, &indexBytes, &indexBlocks,
+	&callsInFlight, &bufferedBytes, &inFlight, &inRotation, &probing, &draining, &healthy, &busySeconds, &share, &hedgesTotal, &hedgeWasted, &hedgeAfter, &queueCalls, &queueBytes, &queueTokens, &queuePredicted, &poolSaturation,
+	&demandCalls, &demandTokens, &demandVariation, &waitingCalls, &waitingTokens, &predictedWait, &endpointWait, &endpointCalls, &kneeUtilization, &replicasDesired, &replicasInRotation, &flightCalls, &discoveryAge, &signalAge,
+	&endpointRunning, &endpointWaiting, &endpointKVUsage, &endpointLimit, &prefixTrust, &prefixPredicted, &prefixReported, &tenantCalls, &tenantRemaining, &tenantRequests, &tenantRefused, &tenantTokens, &tenantEstimated, &indexBytes, &indexBlocks,
 }
 
 func (s *series) counter(reg prometheus.Registerer) *prometheus.CounterVec {

@@ -46,6 +46,7 @@ type ModelState struct {
 	Endpoints   []EndpointState
 	Queues      []QueueState // of the pools that have one
 	Saturation  []SaturationState
+	Demand      []DemandState
 	Flights     []FlightState // of the pools whose calls wait for siblings
 	Hedges      []HedgeState  // of the pools whose late calls get a second attempt
 	Discovery   []DiscoveryState
@@ -63,6 +64,23 @@ type QueueState struct {
 type SaturationState struct {
 	Pool, Axis string
 	Level      float64 // 1 is saturated
+}
+
+// DemandState is what is asked of a pool beside what it can do.
+type DemandState struct {
+	Pool                 string
+	Calls, Tokens        float64 // a second
+	Variation            Value   // of the tokens over the calls
+	Held                 int     // calls at the gateway
+	HeldTokens           int64
+	Waiting              Value // calls in engines, as reported
+	Unstarted            int64 // tokens sent to engines, without a first token
+	Wait                 Value // seconds until a call that comes now is begun
+	MeanWait, WorstWait  Value // by endpoint
+	MeanCalls, MostCalls Value // likewise
+	Knee                 Value
+	Desired              Value // replicas
+	InRotation           int
 }
 
 // FlightState is how many calls of a pool wait for a sibling that computes what they need.
@@ -100,6 +118,8 @@ type EndpointState struct {
 	Running   Value // calls in its batch, as reported
 	Waiting   Value // calls it has queued, as reported
 	KVUsage   Value // share of its KV blocks in use, 0 to 1, as reported
+
+	Limit Value // of calls in flight, as found
 
 	PrefixTrust     Value // in beliefs about its cache; 2 exact, 1 approximate, 0 load-only
 	PrefixPredicted Value // tokens that were predicted to be cached there, since it joined
@@ -190,6 +210,29 @@ func (c *state) Collect(ch chan<- prometheus.Metric) {
 		for _, s := range m.Saturation {
 			emit(&poolSaturation, s.Level, model, label(s.Pool, noPool), s.Axis)
 		}
+		for _, d := range m.Demand {
+			labels := []string{model, label(d.Pool, noPool)}
+			known := func(s *series, v Value, more ...string) {
+				if v.Known {
+					emit(s, v.V, append(labels[:2:2], more...)...)
+				}
+			}
+			emit(&demandCalls, d.Calls, labels...)
+			emit(&demandTokens, d.Tokens, labels...)
+			known(&demandVariation, d.Variation)
+			emit(&waitingCalls, float64(d.Held), labels[0], labels[1], "gateway")
+			known(&waitingCalls, d.Waiting, "engine")
+			emit(&waitingTokens, float64(d.HeldTokens), labels[0], labels[1], "gateway")
+			emit(&waitingTokens, float64(d.Unstarted), labels[0], labels[1], "engine")
+			known(&predictedWait, d.Wait)
+			known(&endpointWait, d.MeanWait, "mean")
+			known(&endpointWait, d.WorstWait, "worst")
+			known(&endpointCalls, d.MeanCalls, "mean")
+			known(&endpointCalls, d.MostCalls, "worst")
+			known(&kneeUtilization, d.Knee)
+			known(&replicasDesired, d.Desired)
+			emit(&replicasInRotation, float64(d.InRotation), labels...)
+		}
 		for _, e := range m.Endpoints {
 			labels := []string{model, label(e.Pool, noPool), label(e.Endpoint, unknownName)}
 			emit(&inFlight, float64(e.Outstanding), labels...)
@@ -208,6 +251,7 @@ func (c *state) Collect(ch chan<- prometheus.Metric) {
 			known(&endpointRunning, e.Running)
 			known(&endpointWaiting, e.Waiting)
 			known(&endpointKVUsage, e.KVUsage)
+			known(&endpointLimit, e.Limit)
 			known(&prefixTrust, e.PrefixTrust)
 			known(&prefixPredicted, e.PrefixPredicted)
 			known(&prefixReported, e.PrefixReported)

@@ -88,6 +88,7 @@ func exampleEvents() []exampleEvent {
 					Pool: "gpus", Policy: "predicted-ttft", Following: new(1),
 					Queue:      &proxy.QueueView{Calls: 2, Bytes: 8120, Tokens: 4031, Oldest: 0.31, Wait: 0.52},
 					Saturation: &proxy.SaturationView{Level: 0.41, Leads: "kv_usage", Axes: map[string]float64{"waiting": 0.1, "kv_usage": 0.39, "preemptions": 0, "ttft": 0.22}},
+					Demand:     &proxy.DemandView{Calls: 12.1, Tokens: 4031, InRotation: 2},
 					Shadow:     shadow,
 				},
 				Endpoints: endpoints,

@@ -55,7 +55,9 @@ pool:
   --scrape-loss SHARE        of the readings (default 0)
   --stagger                  gateways read at instants of their own
   --queue SPEC               calls wait at the gateway until an endpoint has room: while less prefill
-                             than work (predicted time) or tokens (uncached) is unstarted there:
+                             than work (predicted time) or tokens (uncached) is unstarted there, and
+                             fewer calls are in flight than a limit that is found (limit=gradient,
+                             limit-min=4,limit-max=1024,limit-tolerance=3):
                              work=500ms,tokens=8192,order=least-slack,length=1024,max-wait=30s,
                              max-wait-ratio=4 (of the mean service time), turn=8 (every eighth call
                              is of a lower priority); order is fifo, least-slack or deadline, to the
@@ -100,6 +102,7 @@ pool:
   --join ENGINE@AT           it is added to the pool then, cold
   --slow-start D             how long one that joins or comes back takes to its full share, 0: it has it
                              at once (default 30s)
+  --blackout D               for how long its reports of load are not believed then (default 10s)
 
 result:
   --slo-ttft D, --slo-tpot D, --slo-e2e D   what a call must keep to count as good (default: none)

@@ -48,6 +48,7 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	f.Float64Var(&s.Loss, "scrape-loss", 0, "")
 	s.Health = health.Default()
 	f.DurationVar(&s.Health.SlowStart, "slow-start", s.Health.SlowStart, "")
+	f.DurationVar(&s.Health.Blackout, "blackout", s.Health.Blackout, "")
 	f.BoolVar(&s.Stagger, "stagger", false, "")
 	shared := f.String("sharing", "none", "")
 	queue := f.String("queue", "", "")
@@ -151,6 +152,9 @@ func parseSim(env environment, args []string) (*simOptions, error) {
 	}
 	if d := s.Health.SlowStart; d != 0 && (d < time.Second || d > time.Hour) {
 		bad("slow-start", d, "0s or 1s..1h")
+	}
+	if d := s.Health.Blackout; d != 0 && (d < time.Second || d > time.Hour) {
+		bad("blackout", d, "0s or 1s..1h")
 	}
 	if len(o.gateways) > 1 && !given["sharing"] {
 		*shared = comparedSharing

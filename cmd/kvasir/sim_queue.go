@@ -57,6 +57,21 @@ func parseQueue(text string) (admission.Config, error) {
 				bad(key, value, "1 to 1000000")
 			}
 			c.Length = n
+		case "limit":
+			if value != "gradient" {
+				bad(key, value, "gradient")
+			}
+			c.Adaptive = true
+		case "limit-min", "limit-max":
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 1 || n > 1e5 {
+				bad(key, value, "1 to 100000")
+			}
+			if key == "limit-min" {
+				c.Gradient.Min = n
+			} else {
+				c.Gradient.Max = n
+			}
 		case "turn":
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 0 || n > 1000 {
@@ -69,10 +84,13 @@ func parseQueue(text string) (admission.Config, error) {
 				errs = append(errs, fmt.Errorf("--queue: %w", err))
 			}
 			c.Fairness.By = by
-		case "input", "output", "cached", "quantum", "max-wait-ratio":
+		case "input", "output", "cached", "quantum", "max-wait-ratio", "limit-tolerance":
 			least, most := 0.0, 1000.0
-			if key == "quantum" {
+			switch key {
+			case "quantum":
 				least, most = 1, 1e9
+			case "limit-tolerance":
+				least, most = 1, 100
 			}
 			x, err := strconv.ParseFloat(value, 64)
 			if err != nil || !(x >= least && x <= most) {
@@ -88,6 +106,8 @@ func parseQueue(text string) (admission.Config, error) {
 				c.Fairness.Cached = x
 			case "quantum":
 				c.Fairness.Quantum = x
+			case "limit-tolerance":
+				c.Gradient.Tolerance = x
 			default:
 				c.MaxWaitRatio = x
 			}
@@ -98,11 +118,19 @@ func parseQueue(text string) (admission.Config, error) {
 			}
 			c.Order = o
 		default:
-			errs = append(errs, fmt.Errorf("--queue: unknown key %q; allowed: work, tokens, order, turn, principal, input, output, cached, quantum, length, max-wait, max-wait-ratio", key))
+			errs = append(errs, fmt.Errorf("--queue: unknown key %q; allowed: work, tokens, limit, limit-min, limit-max, limit-tolerance, order, turn, principal, input, output, cached, quantum, length, max-wait, max-wait-ratio", key))
 		}
 	}
-	if !seen["work"] && !seen["tokens"] {
-		errs = append(errs, fmt.Errorf("--queue: %q has neither work nor tokens: nothing would wait", text))
+	if !seen["work"] && !seen["tokens"] && !seen["limit"] {
+		errs = append(errs, fmt.Errorf("--queue: %q has neither work, tokens nor limit: nothing would wait", text))
+	}
+	for _, key := range []string{"limit-min", "limit-max", "limit-tolerance"} {
+		if seen[key] && !seen["limit"] {
+			errs = append(errs, fmt.Errorf("--queue: %s has no effect without limit", key))
+		}
+	}
+	if c.Gradient.Min > c.Gradient.Max {
+		errs = append(errs, fmt.Errorf("--queue: limit-min: %d is not allowed; allowed: at most limit-max, %d", c.Gradient.Min, c.Gradient.Max))
 	}
 	for _, key := range []string{"principal", "input", "output", "cached", "quantum"} {
 		if seen[key] && (!c.Order.Fair() || key == "quantum" && c.Order != admission.FairLocal) {
@@ -178,5 +206,12 @@ func roomText(c admission.Config) string {
 	if c.Tokens > 0 {
 		room = append(room, fmt.Sprintf("%d tokens", c.Tokens))
 	}
-	return fmt.Sprintf("calls wait at the gateway while endpoints have %s unstarted, %v, at most %d for %v", strings.Join(room, " or "), c.Order, c.Length, c.MaxWait)
+	var while []string
+	if len(room) > 0 {
+		while = append(while, strings.Join(room, " or ")+" unstarted")
+	}
+	if c.Adaptive {
+		while = append(while, fmt.Sprintf("as many calls as a gradient finds, %d to %d, tolerance %g", c.Gradient.Min, c.Gradient.Max, c.Gradient.Tolerance))
+	}
+	return fmt.Sprintf("calls wait at the gateway while endpoints have %s, %v, at most %d for %v", strings.Join(while, " or "), c.Order, c.Length, c.MaxWait)
 }

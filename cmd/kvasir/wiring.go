@@ -202,9 +202,11 @@ func breaker(rules config.BreakerRules) []health.Rule {
 func queue(c config.Queue) (admission.Config, error) {
 	order, err := admission.ParseOrder(c.Order)
 	by, also := admission.ParsePrincipal(c.Principal)
+	gradient := admission.DefaultGradient()
+	gradient.Min, gradient.Max, gradient.Tolerance = c.Gradient.Min, c.Gradient.Max, c.Gradient.Tolerance
 	return admission.Config{
 		Work: c.Work, Tokens: int64(c.Tokens), Order: order, Turn: c.Turn, Length: c.Length, Bytes: int64(c.Bytes),
-		MaxWait: c.MaxWait, MaxWaitRatio: c.MaxWaitRatio,
+		MaxWait: c.MaxWait, MaxWaitRatio: c.MaxWaitRatio, Adaptive: c.Limit == config.LimitGradient, Gradient: gradient,
 		Fairness: admission.Fairness{By: by, Input: c.Weights.Input, Output: c.Weights.Output, Cached: c.Weights.Cached, Quantum: c.Quantum},
 	}, errors.Join(err, also)
 }

@@ -44,13 +44,18 @@ func ParseOrder(name string) (Order, error) {
 	return 0, fmt.Errorf("order: %q is not allowed; allowed: %s", name, strings.Join(orderNames[:], ", "))
 }
 
-// Config is one pool's queue. A pool holds calls where Work or Tokens is set.
+// Config is one pool's queue. A pool holds calls where Work, Tokens or Adaptive is set.
 type Config struct {
 	// An endpoint is given a call only while less than this is unstarted there: prefill that
 	// it was sent and whose first token has not come. One that has none of it is given a call
 	// in any case. 0: no bound.
 	Work   time.Duration // predicted
 	Tokens int64         // not in its prefix cache, as far as is known
+
+	// An endpoint is given a call only while it has fewer in flight than a limit that is found
+	// from how late its first tokens are.
+	Adaptive bool
+	Gradient GradientConfig
 
 	Order    Order
 	Fairness Fairness // of the fair orders
@@ -67,11 +72,11 @@ type Config struct {
 
 // Default returns the bounds of a queue whose pool holds nothing.
 func Default() Config {
-	return Config{Fairness: DefaultFairness(), Turn: 8, Length: 1024, Bytes: 256 << 20, MaxWait: 30 * time.Second}
+	return Config{Gradient: DefaultGradient(), Fairness: DefaultFairness(), Turn: 8, Length: 1024, Bytes: 256 << 20, MaxWait: 30 * time.Second}
 }
 
 // On reports whether the pool holds calls.
-func (c Config) On() bool { return c.Work > 0 || c.Tokens > 0 }
+func (c Config) On() bool { return c.Work > 0 || c.Tokens > 0 || c.Adaptive }
 
 // Alike reports whether a queue of this configuration can go on with the other one: who
 // waits keeps its place, and principals what they have had.

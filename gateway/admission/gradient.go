@@ -5,14 +5,14 @@ import "math"
 // GradientConfig says how an endpoint's limit on calls in flight is found.
 type GradientConfig struct {
 	Min, Max  int     // bounds of the limit; defaults 4 and 1024
-	Tolerance float64 // how many times the unloaded slowdown is still no sign of a queue; default 1.5
+	Tolerance float64 // how many times the unloaded slowdown is still no sign of a queue; default 3
 	Smoothing float64 // weight of a step of the limit, 0 to 1; default 0.2
 	Window    int     // samples between two looks at the unloaded slowdown; default 600
 }
 
 // DefaultGradient returns the defaults.
 func DefaultGradient() GradientConfig {
-	return GradientConfig{Min: 4, Max: 1024, Tolerance: 1.5, Smoothing: 0.2, Window: 600}
+	return GradientConfig{Min: 4, Max: 1024, Tolerance: 3, Smoothing: 0.2, Window: 600}
 }
 
 // Gradient finds how many calls an endpoint should have at once, from how much slower it gets
@@ -29,6 +29,14 @@ func DefaultGradient() GradientConfig {
 // stays; here b is measured, as BBR measures the shortest round trip: every Window samples the
 // limit is halved for a round. The zero Gradient has no samples; it is not safe for concurrent
 // use.
+//
+// What it is good for, by the simulator (docs/queue.md): without anything else to bound an engine's
+// work it keeps most of the goodput under overload. A bound of unstarted prefill keeps a quarter more
+// of it, and twice as much where KV memory is what is short: first tokens are late because of prefill that waits, and fewer calls in flight are
+// a costly way to have less of that, since engines decode many at little more cost than few. But so
+// their tokens come faster, which no bound of prefill sees to. A tolerance of 1.5, as Netflix has, takes
+// the chance of two prompts at once for a queue: it loses a fifth of the goodput of a pool that is not
+// overloaded. It is off by default.
 type Gradient struct {
 	limit, base, short float64
 	n                  int // samples since the last look

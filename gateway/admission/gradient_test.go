@@ -14,6 +14,7 @@ func station(knee, inFlight int) float64 { return max(1, float64(inFlight)/float
 // is, and follows it when it moves.
 func TestGradient_FindsTheKnee(t *testing.T) {
 	c := DefaultGradient()
+	c.Tolerance = 1.5
 	var g Gradient
 	for _, knee := range []int{30, 200, 12, 60} {
 		for range 6000 {

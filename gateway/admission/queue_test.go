@@ -377,29 +377,30 @@ func TestParseOrder(t *testing.T) {
 }
 
 // BenchmarkQueue is one call that comes and one that goes while so many wait, of a thousand
-// tenants in three bands. It is charged when it goes and when it ends.
+// tenants in three bands that stay as long as they are. Ranks grow as time does, and who comes is ranked among all who wait. A
+// call is charged when it goes and when it ends.
 func BenchmarkQueue(b *testing.B) {
 	for o := range Order(len(orderNames)) {
 		for _, n := range []int{10, 1000, 10000} {
 			b.Run(fmt.Sprintf("%v/%d", o, n), func(b *testing.B) {
 				q := New(Config{Order: o, Turn: 8, Fairness: DefaultFairness()})
 				q.Prefer(func(call int32) int64 { return int64(call) * 2654435761 % 8192 })
-				push := func(i int, call int32) {
+				push := func(i int, call, priority int32) {
 					x := uint32(i) * 2654435761
 					q.Push(Waiter{
-						Call: call, ID: uint64(i), Rank: int64(x), Since: mono.Time(i), Bytes: 1, Tokens: 1,
-						Priority: int32(x>>8%3) - 1, Principal: kvblock.Hash(1 + x>>12%1000),
+						Call: call, ID: uint64(i), Rank: int64(i)<<12 + int64(x)%(int64(n)<<12), Since: mono.Time(i), Bytes: 1, Tokens: 1,
+						Priority: priority, Principal: kvblock.Hash(1 + x>>12%1000),
 					})
 				}
 				for i := range n {
-					push(i, int32(i))
+					push(i, int32(i), int32(i%3)-1)
 				}
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					w, _ := q.Next(0, true)
 					_, payer := q.Depart(w.Call)
 					q.Charge(payer, float64(100+i%1000))
-					push(n+i, w.Call)
+					push(n+i, w.Call, w.Priority)
 					q.Charge(payer, float64(i%100))
 					q.End(payer)
 				}

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"fmt"
 	"time"
 
 	"kvasir/internal/mono"
@@ -175,19 +174,4 @@ func (r Ramp) Refuses(wait, left time.Duration, draw float64) bool {
 		return x >= r.To
 	}
 	return draw < (x-r.From)/(r.To-r.From)
-}
-
-// Validate reports every field outside its range.
-func (o Overload) Validate() error {
-	switch {
-	case !(o.Waiting >= 0 && o.Waiting <= 1e6):
-		return fmt.Errorf("waiting: %v is not allowed; allowed: 0 to 1000000", o.Waiting)
-	case !(o.KVUsage >= 0 && o.KVUsage <= 1):
-		return fmt.Errorf("kv_usage: %v is not allowed; allowed: 0 to 1", o.KVUsage)
-	case !(o.Preemptions >= 0 && o.Preemptions <= 1e6):
-		return fmt.Errorf("preemptions: %v is not allowed; allowed: 0 to 1000000", o.Preemptions)
-	case !(o.Ramp.From >= 0 && o.Ramp.To <= 100 && o.Ramp.From <= o.Ramp.To):
-		return fmt.Errorf("refuse: %v to %v is not allowed; allowed: 0 to 100, the first no more than the second", o.Ramp.From, o.Ramp.To)
-	}
-	return nil
 }

@@ -106,7 +106,7 @@ type Need struct {
 	Knee     float64 // utilization at which a call waits as long as the SLO lets it; 0: not known
 	Prefill  float64 // replicas that the prefill keeps busy up to the knee; 0: not known
 	Places   float64 // replicas that hold the calls in flight, by Little's law; 0: not known
-	Replicas int     // that are needed: the greater one, rounded up; 0: not known
+	Replicas int     // that are needed: the greater one, rounded up, 1 where nothing comes; 0: not known, for want of Prefill
 }
 
 // Of returns how many replicas the demand needs for a first token within ttft, in the mean.
@@ -116,8 +116,11 @@ type Need struct {
 //
 //	ρ* = x / (x + (1+C²)/2)    x = (ttft − S)/S
 //
-// and tokens/(speed·ρ*) replicas are needed. The calls in flight are λ·W by Little's law, and
-// take λ·W/places.
+// and tokens/(speed·ρ*) replicas are needed. A pool of such queues whose router looks at them waits
+// less than each by itself, as much less as nine calls in ten are to be in time and not the mean:
+// docs/operations.md has what the simulator says. The calls in flight are l = λ·W in the mean by
+// Little's law, more than l + 1.28·√l in one of ten instants where calls come by chance, and take as
+// many places.
 func Of(a Asked, r Replica, ttft time.Duration) (n Need) {
 	if a.Calls > 0 && r.Speed > 0 && a.Tokens > 0 && ttft > 0 {
 		prefill := a.Tokens / a.Calls / r.Speed // S
@@ -127,13 +130,21 @@ func Of(a Asked, r Replica, ttft time.Duration) (n Need) {
 		}
 	}
 	if r.Residence > 0 && r.Places > 0 {
-		n.Places = float64(a.Calls*r.Residence.Seconds()) / r.Places
+		l := float64(a.Calls * r.Residence.Seconds())
+		n.Places = (l + float64(slack*math.Sqrt(l))) / r.Places
 	}
-	if most := max(n.Prefill, n.Places); most > 0 {
-		n.Replicas = int(math.Ceil(min(most, mostReplicas) - 1e-9)) // a sum that is whole but for its last bit is whole
+	switch {
+	case n.Prefill > 0:
+		most := min(max(n.Prefill, n.Places), mostReplicas)
+		n.Replicas = int(math.Ceil(most - 1e-9)) // a sum that is whole but for its last bit is whole
+	case a.Calls == 0 && ttft > 0:
+		n.Replicas = 1
 	}
 	return n
 }
+
+// slack is how many standard deviations nine instants in ten stay below.
+const slack = 1.28
 
 // mostReplicas bounds what is asked for, whatever is measured.
 const mostReplicas = 1 << 20

@@ -62,14 +62,24 @@ func TestOf_WorkedExamples(t *testing.T) {
 	if math.Abs(n.Knee-2/7.0) > 1e-12 || n.Replicas != 7 {
 		t.Errorf("heavy tails: %+v", n)
 	}
-	// 20 calls a second that stay 10 s are 200 in flight: four replicas of 50 places, whatever the prefill.
+	// 20 calls a second that stay 10 s are 200 in flight, and now and then 18 more: five replicas of 50
+	// places, whatever the prefill.
 	n = Of(Asked{Calls: 20, Tokens: 1000}, Replica{Speed: 20_000, Residence: 10 * time.Second, Places: 50}, 2*time.Second)
-	if n.Places != 4 || n.Replicas != 4 {
+	if math.Abs(n.Places-(200+1.28*math.Sqrt(200))/50) > 1e-12 || n.Replicas != 5 {
 		t.Errorf("long answers: %+v", n)
 	}
-	// What is not known asks for nothing, and is no reason to have no replica.
+	// Where nothing comes one is left: whoever wants none goes by the calls.
+	if n := Of(Asked{}, Replica{Speed: 1}, time.Second); n.Replicas != 1 {
+		t.Errorf("no calls: %+v", n)
+	}
+	// Who wants a first token sooner than the prefill takes can't be given it by more replicas.
+	if n := Of(Asked{Calls: 1, Tokens: 1000}, Replica{Speed: 1000}, time.Second); n.Replicas != 0 {
+		t.Errorf("a prefill as long as the SLO: %+v", n)
+	}
+	// What is not known asks for nothing.
 	for _, x := range []Need{
-		Of(Asked{}, Replica{Speed: 1, Residence: 1, Places: 1}, time.Second),
+		Of(Asked{}, Replica{Speed: 1, Residence: 1, Places: 1}, 0),
+		Of(Asked{Calls: 1, Tokens: 1}, Replica{Residence: time.Hour, Places: 1}, time.Second),
 		Of(Asked{Calls: 1, Tokens: 1}, Replica{}, time.Second),
 		Of(Asked{Calls: 1, Tokens: 1}, Replica{Speed: 1}, 0),
 	} {

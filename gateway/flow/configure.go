@@ -175,6 +175,9 @@ func (m *Machine) join(now mono.Time, p *pool, ec Endpoint) selection.Slot {
 	if now.Duration() >= m.health.SlowStart { // at the start all are new, also those that are found a little later
 		m.refresh(now, slot)
 	}
+	if now.Duration() >= m.health.Blackout { // likewise
+		m.state[slot].darkUntil = now.Add(m.health.Blackout)
+	}
 	return slot
 }
 

@@ -165,3 +165,39 @@ func TestFairLocal_PrefersThePrefixThatAnEndpointWithRoomHolds(t *testing.T) {
 		t.Error("call 3 goes, though call 4 finds its prefix")
 	}
 }
+
+// TestFair_AnotherOrderKeepsTheCalls: bills of a queue that is gone are shut there.
+func TestFair_AnotherOrderKeepsTheCalls(t *testing.T) {
+	for _, order := range []admission.Order{admission.FIFO, admission.FairLocal} {
+		m := fairly(admission.Fair, lightest{}, "a")
+		before := m.pools[0].queue
+		a := only(t, m.Step(1, Arrive(of(1, 7))))
+		m.Step(2, Arrive(of(2, 7)))
+		m.Step(3, Arrive(of(3, 8)))
+		pool := newTestPool("p", lightest{}, "a")
+		pool.Queue = admission.Default()
+		pool.Queue.Tokens, pool.Queue.Order = 1, order
+		m.Reconfigure(10, newConfig(pool))
+		settle(m, 10)
+		if m.holding != 2 || m.pools[0].queue == before {
+			t.Fatalf("%v: %d held", order, m.holding)
+		}
+		now := mono.Time(2000)
+		for range 3 {
+			m.Step(now, FirstToken(a.Ticket, 0))
+			m.Step(now+1, Progress(a.Ticket, 0, 5))
+			m.Step(now+2, Done(a.Ticket, 0, attempt.Success, Usage{Known: true, Prompt: 100, Output: 9}))
+			for _, x := range settle(m, now+3) {
+				a = x
+			}
+			now += 5000
+		}
+		m.Step(now, Wake())
+		if m.inFlight != 0 {
+			t.Errorf("%v: %d in flight", order, m.inFlight)
+		}
+		if n := before.Principals(); n > 2 {
+			t.Errorf("%v: the former queue remembers %d principals", order, n)
+		}
+	}
+}

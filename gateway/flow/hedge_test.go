@@ -229,6 +229,76 @@ func TestHedge_WinsAlone(t *testing.T) {
 	}
 }
 
+// TestHedge_NotAtTheInstantOfAReport: its first content, or its end, may be known just then.
+func TestHedge_NotAtTheInstantOfAReport(t *testing.T) {
+	for _, report := range []func(Ticket) Event{
+		func(x Ticket) Event { return FirstToken(x, 0) },
+		func(x Ticket) Event { return Done(x, 0, attempt.Success, Usage{}) },
+		func(x Ticket) Event { return Left(x) },
+	} {
+		m := hedgingMachine(newTestPool("p", lightest{}, "a", "b"))
+		first := only(t, m.Step(1, Arrive(request(1))))
+		due := mono.Time(1).Add(hedgeDelay)
+		m.Step(due, report(first.Ticket))
+		for _, at := range []mono.Time{due, due + 1, due + 2} {
+			for _, a := range m.Step(at, Wake()) {
+				if a.Kind == Dispatch {
+					t.Fatalf("hedged at %d though its content or end came at %d: %+v", at, due, a)
+				}
+			}
+		}
+	}
+}
+
+// TestHedge_AFailureThatNothingMayFollowStays the call's, whichever attempt fails first.
+func TestHedge_AFailureThatNothingMayFollowStays(t *testing.T) {
+	for _, order := range [][2]int{{0, 1}, {1, 0}} {
+		for fault := range 2 {
+			m := hedgingMachine(newTestPool("p", lightest{}, "a", "b", "c"))
+			first, _ := lateness(t, m, request(1))
+			for i, n := range order {
+				o := attempt.Busy
+				if n == fault {
+					o = attempt.CallerFault
+				}
+				at := mono.Time(5e8 + 1e8*i)
+				m.Step(at, Done(first.Ticket, n, o, Usage{}))
+				for _, a := range m.Step(at+1, Wake()) {
+					if a.Kind == Dispatch || a.Kind == GiveUp {
+						t.Errorf("order %v, the fault is %d's: %+v", order, fault, a)
+					}
+				}
+			}
+			empty(t, m)
+		}
+	}
+}
+
+// TestHedge_ABeatenProbeGivesItsPermitBack: another call may probe the endpoint.
+func TestHedge_ABeatenProbeGivesItsPermitBack(t *testing.T) {
+	m := hedgingMachine(newTestPool("p", lightest{}, "a", "b"))
+	m.state[0].breaker.Eject(0, health.Unreachable, m.health.Term())
+	due, _ := m.state[0].breaker.ProbeDue()
+	m.books[1].Outstanding = 5 // so that the lightest is the one to be probed
+	m.last = due
+	first := only(t, m.Step(due, Arrive(request(1))))
+	m.books[1].Outstanding = 0
+	if first.Slot != 0 || m.state[0].breaker.State() != health.Probing {
+		t.Fatalf("no probe: %+v, %v", first, m.state[0].breaker.State())
+	}
+	at := due.Add(hedgeDelay)
+	m.Step(at, Wake())
+	m.Step(at+10, FirstToken(first.Ticket, 1))
+	m.Step(at+11, Wake())
+	m.Step(at+20, Done(first.Ticket, 0, attempt.Beaten, Usage{}))
+	m.Step(at+21, Wake())
+	if s := m.state[0].breaker.State(); s == health.Probing {
+		t.Error("the endpoint waits for the end of a probe that was aborted")
+	}
+	m.Step(at+30, Done(first.Ticket, 1, attempt.Success, Usage{}))
+	empty(t, m)
+}
+
 func TestHedge_ClaimEndsTheChoice(t *testing.T) {
 	m := hedgingMachine(newTestPool("p", lightest{}, "a", "b"))
 	first := only(t, m.Step(1, Arrive(request(1))))
@@ -599,4 +669,47 @@ func TestLaw_HedgedCallsHaveOneWinner(t *testing.T) {
 			}
 		}
 	})
+}
+
+// BenchmarkHedge is a call that is hedged, from its arrival to the end of both attempts, and one
+// that is not.
+func BenchmarkHedge(b *testing.B) {
+	c := newConfig(newTestPool("p", lightest{}, "a", "b", "c", "d"))
+	c.Hedge = attempt.HedgeConfig{Ratio: 1, Quantile: 0.95}
+	c.Explain = false
+	m := New(c)
+	q := *request(0)
+	now := mono.Time(1)
+	call := func(after time.Duration, winner int) {
+		q.ID++
+		var t Ticket
+		for _, a := range m.Step(now, Arrive(&q)) {
+			if a.Kind == Dispatch {
+				t = a.Ticket
+			}
+		}
+		now = now.Add(after)
+		m.Step(now, Wake())
+		m.Step(now+2, FirstToken(t, winner))
+		m.Step(now+3, Wake())
+		m.Step(now+4, Done(t, 1, attempt.Beaten, Usage{}))
+		m.Step(now+5, Done(t, 0, attempt.Success, Usage{}))
+		now += 10
+		m.Step(now, Wake())
+	}
+	for range 2 * hedgeWindow {
+		call(time.Millisecond, 0)
+	}
+	m.hedging.Quantile = 0.01 // which the late calls do not reach soon
+	won := m.pools[0].hedging.Won
+	b.ReportAllocs()
+	n := int64(0)
+	for b.Loop() {
+		call(time.Millisecond, 0)
+		call(time.Second, 1)
+		n++
+	}
+	if got := m.pools[0].hedging.Won - won; got < n*9/10 || m.inFlight > 0 {
+		b.Fatalf("%d of %d hedges won, and %d calls are in flight", got, n, m.inFlight)
+	}
 }

@@ -34,6 +34,9 @@ func (s *endpointState) end(now mono.Time, w selection.Work, answered bool) {
 	s.unstarted = s.unstarted.Minus(w)
 	if answered {
 		s.speed.Learn(w.Tokens, now.Sub(s.busySince))
+		if !s.crammed {
+			s.roomy.Learn(w.Tokens, now.Sub(s.busySince))
+		}
 		s.busySince = now
 	}
 }
@@ -42,6 +45,9 @@ func (s *endpointState) end(now mono.Time, w selection.Work, answered bool) {
 func (m *Machine) hasRoom(now mono.Time, p *pool, slot selection.Slot) bool {
 	s, c := &m.state[slot], p.queue.Config()
 	if m.preempts(now, p, slot) {
+		return false
+	}
+	if c.Adaptive && int(m.books[slot].Outstanding) >= s.limit.Limit(c.Gradient) {
 		return false
 	}
 	if s.unstartedCalls == 0 {
@@ -342,7 +348,7 @@ func (m *Machine) admitFrom(now mono.Time, p *pool) bool {
 		default:
 			m.unhold(now, w.Call)
 			switch f {
-			case nowhere, keptOut:
+			case nowhere:
 				m.giveUp(w.Call, NoEndpoint)
 			case passed:
 				m.giveUp(w.Call, DeadlinePassed)

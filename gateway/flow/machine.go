@@ -141,6 +141,7 @@ type endpointState struct {
 	asked      bool      // it has asked for that: it has no room
 	fresh      bool      // it has not its whole share yet
 	freshSince mono.Time
+	darkUntil  mono.Time // what it reports of its load till then is not believed
 	newest     int32     // of the running attempts, linked through calls in dispatch order
 	firstWait  int32     // of those without content, the oldest; linked likewise
 	lastWait   int32     // the newest
@@ -160,6 +161,9 @@ type endpointState struct {
 	unstartedCalls int
 	busySince      mono.Time // since when the newest first token of those, or their beginning
 	speed          admission.Speed
+	roomy          admission.Speed    // likewise, while its KV cache had room; see DemandState
+	crammed        bool               // its KV cache was full by its newest report
+	limit          admission.Gradient // on the calls in flight, of pools whose queue is adaptive
 	preempting     admission.Rise
 
 	answered  bool      // a first token was seen
@@ -291,12 +295,14 @@ func (m *Machine) arrive(now mono.Time, q *selection.Request) {
 		}
 	}
 	if m.full() && m.leastHeld(q.Priority) == none {
+		m.askInVain(now, q)
 		m.actions = append(m.actions, Action{Kind: Refuse, Reason: TooManyCalls, Ticket: Ticket{Call: q.ID}})
 		return
 	}
 	i := m.newCall(q)
 	m.calls[i].arrived = now
 	p, f := m.dispatch(now, i)
+	m.ask(now, i, p, f == sent)
 	why, wait := NoReason, time.Duration(0)
 	switch f {
 	case nowhere:
@@ -458,6 +464,7 @@ func (m *Machine) firstToken(r *report) {
 		return
 	}
 	m.settle(r.at, i)
+	m.learnLimit(r.at, c)
 	c.committed = true
 	s := &m.state[c.slot]
 	m.learnFirst(s.pool, c, r.at.Sub(c.dispatched))
@@ -519,6 +526,9 @@ func (m *Machine) done(r *report) {
 	}
 	if r.outcome == attempt.Success {
 		s.pool.service.Learn(r.at.Sub(c.dispatched))
+		if c.committed && c.showsStart() {
+			s.pool.staying.Learn(r.at.Sub(c.first))
+		}
 		m.earn(r.at, s.pool, c)
 	}
 	m.square(c, r.outcome, r.usage)

@@ -16,13 +16,25 @@ func (m *Machine) learnLoad(r *report) {
 	at := r.at.Add(-r.took)
 	load := &m.endpoints[r.slot].Load
 	newer := r.load.Stamped(at)
-	if signal.Restarted(*load, newer) {
-		m.restarted(r, newer)
+	s := &m.state[r.slot]
+	restarted := signal.Restarted(*load, newer)
+	if restarted {
+		s.darkUntil = r.at.Add(m.health.Blackout)
+	}
+	believed := newer
+	if at < s.darkUntil {
+		believed = newer.WithoutLoad()
+	}
+	if restarted {
+		m.restarted(r, believed)
 	} else {
-		load.Merge(newer)
+		load.Merge(believed)
 	}
 	if p := newer.Preemptions; p.Known {
-		m.state[r.slot].preempting.Read(p.Value, p.At)
+		s.preempting.Read(p.Value, p.At)
+	}
+	if usage := newer.KVUsageMax(); usage.Known {
+		s.crammed = usage.Value >= crammedUsage
 	}
 	b := &m.books[r.slot]
 	b.Unseen, b.UnseenTokens = 0, 0

@@ -88,6 +88,35 @@ func TestHold_LowerPriorityGivesWay(t *testing.T) {
 	}
 }
 
+// TestHold_TheLowestOfAllPoolsGivesWay to a call for which the model has no place.
+func TestHold_TheLowestOfAllPoolsGivesWay(t *testing.T) {
+	for _, low := range []selection.CallID{3, 4} {
+		pools := []Pool{newTestPool("p", lightest{}, "a"), newTestPool("q", lightest{}, "b")}
+		for i := range pools {
+			pools[i].Queue = admission.Default()
+			pools[i].Queue.Tokens = 1
+		}
+		c := newConfig(pools...)
+		c.Calls = 4
+		m := New(c)
+		for id := 1; id <= 4; id++ {
+			q := urgent(id, 0)
+			if q.ID == low {
+				q.Priority = -1
+			}
+			q.Owned, q.Owner = true, selection.Slot((id+1)%2) // each pool runs one and holds one
+			m.Step(mono.Time(id), Arrive(q))
+		}
+		if m.holding != 2 {
+			t.Fatalf("%d are held", m.holding)
+		}
+		got := words(m.Step(10, Arrive(urgent(5, 1))))
+		if len(got) != 2 || got[0].Kind != GiveUp || got[0].Ticket.Call != low {
+			t.Errorf("%+v, want call %d shed", got, low)
+		}
+	}
+}
+
 // TestHold_NobodyGivesWayInVain: to a call that is refused all the same.
 func TestHold_NobodyGivesWayInVain(t *testing.T) {
 	m := crowded(func(c *Config) { c.Pools[0].Queue.Bytes, c.Calls = 35, 3 })

@@ -3,6 +3,7 @@ package flow
 import (
 	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
+	"kvasir/gateway/demand"
 	"kvasir/internal/mono"
 	"kvasir/internal/seed"
 	"kvasir/selection"
@@ -22,7 +23,9 @@ type pool struct {
 	drain      admission.Speed // of the queue, while calls wait
 	drainSince mono.Time       // when one left it last, or it began to hold any
 	service    admission.ServiceTime
-	roomy      []selection.Slot // endpoints with room; of a queue that prefers whose prefix they hold
+	staying    admission.ServiceTime // from the first token on, of answers that show it
+	meter      demand.Meter          // of what is asked of it
+	roomy      []selection.Slot      // endpoints with room; of a queue that prefers whose prefix they hold
 	misses     int
 	rules      []health.Rule   // what takes an endpoint out
 	budget     *attempt.Budget // of the retries that are sent here

@@ -30,6 +30,7 @@ type PoolState struct {
 	Name, Policy string
 	Queue        *QueueState // nil: the pool holds no calls
 	Saturation   admission.Saturation
+	Demand       DemandState
 	Following    int          // calls that wait for a sibling; -1: none ever does
 	Shadow       *ShadowState // nil: no other policy ranks the pool's calls beside its own
 	Hedge        *HedgeState  // nil: its calls are not hedged
@@ -51,11 +52,14 @@ type EndpointState struct {
 	Slot                       selection.Slot
 	Book                       selection.Book // this gateway's own
 	Health                     health.State
-	Cause                      health.Cause // why it is out of rotation
-	Healthy                    bool         // its health path says nothing else, or is not asked
-	Failures                   int          // consecutive, before content
+	Cause                      health.Cause  // why it is out of rotation
+	ProbeIn                    time.Duration // until a call may probe it; 0: now, or it is in rotation
+	Healthy                    bool          // its health path says nothing else, or is not asked
+	Failures                   int           // consecutive, before content
 	BusyFor                    time.Duration
-	Share                      float64 // of its share that it may have: 1 unless it is new
+	Share                      float64       // of its share that it may have: 1 unless it is new
+	Limit                      int           // most calls in flight, as found; 0: none is
+	DarkFor                    time.Duration // how much longer its reports of load are not believed, because it is new
 	Draining, Leaving          bool
 	Restarts                   int64
 	Believed                   bool          // its pool's policy goes by what it is believed to hold
@@ -89,7 +93,7 @@ func (m *Machine) Snapshot(now mono.Time) Snapshot {
 		}
 	}
 	for _, p := range pools {
-		ps := PoolState{Name: p.name, Policy: p.policyName, Queue: m.describeQueue(p), Saturation: m.saturation(m.last, p), Following: -1}
+		ps := PoolState{Name: p.name, Policy: p.policyName, Queue: m.describeQueue(p), Saturation: m.saturation(m.last, p), Demand: m.demands(m.last, p), Following: -1}
 		if p.flights != nil {
 			ps.Following = p.flights.Waiting()
 		}
@@ -112,11 +116,17 @@ func (m *Machine) describe(slot selection.Slot) EndpointState {
 	e := EndpointState{
 		Endpoint: m.endpoints[slot], Slot: slot, Book: m.books[slot],
 		Health: s.breaker.State(), Cause: s.breaker.Cause(), Healthy: s.breaker.Healthy(), Failures: s.breaker.Failures(),
-		BusyFor: max(s.busyUntil.Sub(m.last), 0), Share: 1, Draining: s.draining, Leaving: s.leaving, Restarts: s.restarts,
+		BusyFor: max(s.busyUntil.Sub(m.last), 0), DarkFor: max(s.darkUntil.Sub(m.last), 0), Share: 1, Draining: s.draining, Leaving: s.leaving, Restarts: s.restarts,
 		Believed: s.pool.usesOverlap, Trust: s.trust.State(), Compared: s.compared,
 		Dispatched: s.dispatched, Beaten: s.beaten, PromptTokens: s.promptSeen, CachedTokens: s.cachedSeen,
 	}
+	if due, out := s.breaker.ProbeDue(); out {
+		e.ProbeIn = max(due.Sub(m.last), 0)
+	}
 	e.Weight = s.weight
+	if q := s.pool.queue; q != nil && q.Config().Adaptive {
+		e.Limit = s.limit.Limit(q.Config().Gradient)
+	}
 	if s.fresh {
 		e.Share = m.health.Warmth(s.freshSince, m.last)
 	}

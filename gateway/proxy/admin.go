@@ -115,7 +115,9 @@ type PoolView struct {
 	Policy     string          `json:"policy"`
 	Following  *int            `json:"single_flight,omitempty"` // calls that wait for a sibling, where some may
 	Queue      *QueueView      `json:"queue,omitempty"`         // of a pool that holds calls
+	Hedge      *HedgeView      `json:"hedge,omitempty"`         // of a pool whose late calls get a second attempt
 	Saturation *SaturationView `json:"saturation"`              // null: nothing is known
+	Demand     *DemandView     `json:"demand"`                  // what is asked of it beside what it can do
 	Shadow     *ShadowTally    `json:"shadow"`                  // of the policy that is shadowed; null: none is
 	Endpoints  []EndpointView  `json:"endpoints"`
 }
@@ -150,6 +152,27 @@ func saturationView(s *admission.Saturation) *SaturationView {
 	return v
 }
 
+// HedgeView is what has come of a PoolView's hedges.
+type HedgeView struct {
+	After  *float64 `json:"after_seconds"` // without content until a streamed call is hedged; null: too few first tokens were seen
+	Sent   int64    `json:"sent"`
+	Won    int64    `json:"won"`    // their content was first
+	Lost   int64    `json:"lost"`   // the first attempt's was, or the client left
+	Failed int64    `json:"failed"` // they ended without content
+	Wasted int64    `json:"wasted_prompt_tokens"`
+}
+
+func hedgeView(h *flow.HedgeState) *HedgeView {
+	if h == nil {
+		return nil
+	}
+	v := &HedgeView{Sent: h.Sent, Won: h.Won, Lost: h.Lost, Failed: h.Failed, Wasted: h.Wasted}
+	if h.After > 0 {
+		v.After = new(h.After.Seconds())
+	}
+	return v
+}
+
 // saturationStates is saturationView for metrics.
 func saturationStates(pool string, s *admission.Saturation) (all []telemetry.SaturationState) {
 	if s.Known {
@@ -169,16 +192,19 @@ type EndpointView struct {
 	URL           string   `json:"url"`
 	Origin        string   `json:"origin"` // static, dns, file or admin
 	State         string   `json:"state"`
-	Cause         string   `json:"cause,omitempty"` // why it is out of rotation
-	Healthy       bool     `json:"healthy"`         // its health path says nothing else
+	Cause         string   `json:"cause,omitempty"`            // why it is out of rotation
+	ProbeIn       float64  `json:"probe_in_seconds,omitempty"` // until a call may probe it
+	Healthy       bool     `json:"healthy"`                    // its health path says nothing else
 	Draining      bool     `json:"draining"`
 	Leaving       bool     `json:"leaving,omitempty"`
 	BusySeconds   float64  `json:"busy_seconds"` // how much longer it is left alone for want of room
 	Failures      int      `json:"consecutive_failures"`
 	Restarts      int64    `json:"restarts"`
 	Weight        float64  `json:"weight"`
-	Share         float64  `json:"share"` // of its share of calls; below 1 while it is new
+	Share         float64  `json:"share"`                      // of its share of calls; below 1 while it is new
+	Blackout      float64  `json:"blackout_seconds,omitempty"` // how much longer its reports of load are not believed, because it is new
 	InFlight      int      `json:"in_flight"`
+	Limit         int      `json:"limit,omitempty"` // most calls in flight, as found; of a pool with queue.limit
 	Dispatched    int64    `json:"dispatched"`
 	Running       *float64 `json:"running"`
 	Waiting       *float64 `json:"waiting"`
@@ -207,10 +233,11 @@ func (g *Gateway) Pools() []ModelView {
 		origins := g.origins(m)
 		for _, p := range s.Pools {
 			pv := PoolView{Pool: p.Name, Policy: p.Policy, Shadow: shadowTally(p.Shadow, s.At), Endpoints: []EndpointView{}}
-			pv.Saturation = saturationView(&p.Saturation)
+			pv.Saturation, pv.Demand = saturationView(&p.Saturation), demandView(&p)
 			if p.Following >= 0 {
 				pv.Following = &p.Following
 			}
+			pv.Hedge = hedgeView(p.Hedge)
 			if q := p.Queue; q != nil {
 				pv.Queue = &QueueView{Calls: q.Calls, Bytes: q.Bytes, Tokens: q.Tokens, Oldest: q.Oldest.Seconds(), Wait: q.Wait.Seconds()}
 			}
@@ -258,10 +285,10 @@ func (g *Gateway) origins(m *model) map[[2]string]string {
 
 func endpointView(e flow.EndpointState, now mono.Time) EndpointView {
 	v := EndpointView{
-		Endpoint: e.Name, State: e.Health.String(), Cause: e.Cause.String(), Healthy: e.Healthy,
+		Endpoint: e.Name, State: e.Health.String(), Cause: e.Cause.String(), ProbeIn: e.ProbeIn.Seconds(), Healthy: e.Healthy,
 		Draining: e.Draining, Leaving: e.Leaving, BusySeconds: e.BusyFor.Seconds(),
-		Failures: e.Failures, Restarts: e.Restarts, Weight: e.Weight, Share: e.Share,
-		InFlight: int(e.Book.Outstanding), Dispatched: e.Dispatched,
+		Failures: e.Failures, Restarts: e.Restarts, Weight: e.Weight, Share: e.Share, Blackout: e.DarkFor.Seconds(),
+		InFlight: int(e.Book.Outstanding), Limit: e.Limit, Dispatched: e.Dispatched,
 		Running: known(e.Load.Running), Waiting: known(e.Load.Waiting), KVUsage: known(e.Load.KVUsage),
 	}
 	if age := e.Load.Age(now); age >= 0 {
@@ -302,6 +329,7 @@ func (g *Gateway) State() telemetry.Snapshot {
 		at := map[[2]string]int{} // index in ms.Endpoints
 		for _, p := range snap.Pools {
 			ms.Saturation = append(ms.Saturation, saturationStates(p.Name, &p.Saturation)...)
+			ms.Demand = append(ms.Demand, demandState(p.Name, &p.Demand))
 			if p.Following >= 0 {
 				ms.Flights = append(ms.Flights, telemetry.FlightState{Pool: p.Name, Calls: p.Following})
 			}
@@ -362,6 +390,7 @@ func endpointState(pool string, e flow.EndpointState, now mono.Time) telemetry.E
 		Pool: pool, Endpoint: e.Name, Outstanding: int(e.Book.Outstanding), Rotation: rotation(e.Health),
 		Draining: e.Draining, Healthy: e.Healthy, BusyFor: e.BusyFor.Seconds(), Share: e.Share,
 		Running: value(e.Load.Running), Waiting: value(e.Load.Waiting), KVUsage: value(e.Load.KVUsage),
+		Limit: above(float64(e.Limit)),
 	}
 	if age := e.Load.Age(now); age >= 0 {
 		es.SignalAge = telemetry.Value{V: age.Seconds(), Known: true}

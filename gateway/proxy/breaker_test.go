@@ -46,7 +46,7 @@ func TestProvisionedSpillsForAsLongAsItIsTold(t *testing.T) {
 		t.Error("it is in rotation")
 	}
 	e := r.gateway.Pools()[0].Pools[0].Endpoints[0]
-	if e.Cause != "tripped" {
+	if e.Cause != "tripped" || e.ProbeIn < 86000 || e.ProbeIn > 86400 {
 		t.Errorf("/v1/pools says %+v", e)
 	}
 }

@@ -408,7 +408,9 @@ func (c *call) accompany() {
 
 // reportFailure tells the machine of an attempt that has failed.
 func (c *call) reportFailure() {
-	c.noteTried(&c.answer)
+	if c.answer.outcome.Retryable() || c.racing() { // else it is the last
+		c.noteTried(&c.answer)
+	}
 	c.model.router.failed(c, c.ending(flow.Usage{}))
 	c.record.Thought = 0 // what it was is nobody's answer
 }

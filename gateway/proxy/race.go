@@ -96,14 +96,13 @@ func (x *race) run(a flow.Action) {
 	c.send(a)
 }
 
-// decide lets the attempt of that number go on, and aborts the other one.
+// decide lets the attempt of that number go on. The first one, where it is beaten, is aborted here;
+// the second by the first, when it takes the client.
 func (x *race) decide(call selection.CallID, winner int) {
 	x.winner = winner
 	close(x.decided)
 	if winner == x.number {
 		x.dog.cut(call, x.number-1)
-	} else {
-		x.second.dog.cut(call, x.number)
 	}
 }
 

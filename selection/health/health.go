@@ -4,13 +4,13 @@
 //
 // Calls tell it how they fared. An endpoint that failed several of them in a row before
 // any content, or most of the last ones, leaves rotation for a while; so does one that a
-// pool's own rule has tripped. When the time is over one call, or as many as Probes says, is
-// let through as a probe: its first content brings the
-// endpoint back, its failure sends it out again for twice as long, and after as long
-// again without a verdict the next call is a probe too, so that one call which hangs does
-// not keep out an endpoint that has recovered. Requests to the health path are weaker
-// evidence: they can take an endpoint out, and show that one which was unreachable is
-// there again, but only content from a real call brings one back (field case F34).
+// pool's own Rule has tripped. When the time is over one call, or as many as Probes says, is
+// let through as a probe: its first content brings the endpoint back, its failure sends it
+// out again for twice as long, and after as long again without a verdict the next call is a
+// probe too, so that one call which hangs does not keep out an endpoint that has recovered.
+// Requests to the health path are weaker evidence: they can take an endpoint out, and show
+// that one which was unreachable is there again, but only content from a real call brings
+// one back (field case F34).
 //
 // Sources: Envoy's outlier detection (consecutive failures, ejection time that grows,
 // max_ejection_percent) and slow start; the field cases' invariant 7.
@@ -42,6 +42,12 @@ type Config struct {
 
 	SlowStart      time.Duration // how long a new one takes to its full share; default 30 s; 0: none
 	SlowStartFloor float64       // share at the start; default 0.1
+
+	// Blackout is for how long the load is not believed that a new or restarted endpoint reports
+	// of itself; default 10 s; 0: it is at once. It says that it has nothing to do, which is true
+	// and no reason to send it everything (Envoy's client-side weighted round robin has a
+	// blackout_period of 10 s).
+	Blackout time.Duration
 }
 
 // Default returns the defaults.
@@ -51,7 +57,7 @@ func Default() Config {
 		Ejection: 5 * time.Second, MaxEjection: time.Minute, MaxEjected: 0.5, Probes: 1,
 		Stall: 30 * time.Second, StallCalls: 3,
 		Busy: time.Second, MaxBusy: time.Minute,
-		SlowStart: 30 * time.Second, SlowStartFloor: 0.1,
+		SlowStart: 30 * time.Second, SlowStartFloor: 0.1, Blackout: 10 * time.Second,
 	}
 }
 

@@ -109,6 +109,13 @@ func (l Load) Stamped(at mono.Time) Load {
 	return l
 }
 
+// WithoutLoad returns l with the numbers unknown that move with load. Counters and what is
+// constant stay.
+func (l Load) WithoutLoad() Load {
+	l.Running, l.Waiting, l.KVUsage, l.WaitingTokens, l.Ranks = Gauge{}, Gauge{}, Gauge{}, Gauge{}, Ranks{}
+	return l
+}
+
 // Age returns the age of the newest of the numbers that move with load, or -1 when none
 // of them is known.
 func (l *Load) Age(now mono.Time) time.Duration {

@@ -1,0 +1,62 @@
+package proxy
+
+import (
+	"testing"
+	"time"
+
+	"kvasir/gateway/attempt"
+	"kvasir/gateway/flow"
+	"kvasir/internal/mono"
+	"kvasir/selection"
+	"kvasir/selection/health"
+	"kvasir/selection/policy"
+)
+
+// TestRace_TheMachineSaysWhoWins, not who comes first: both ask at one instant, the second before
+// the first, and the second does not get the client though nobody has it.
+func TestRace_TheMachineSaysWhoWins(t *testing.T) {
+	var now mono.Time
+	rule, _ := policy.Lookup("round-robin")
+	pool := flow.Pool{Name: "p", PolicyName: rule.Name, Policy: rule.Params().New(), Endpoints: []flow.Endpoint{{Name: "a", Weight: 1}, {Name: "b", Weight: 1}}}
+	cfg := flow.Config{
+		Retry: attempt.Default(), Health: health.Default(), Pools: []flow.Pool{pool},
+		Hedge: attempt.HedgeConfig{Ratio: 1, After: time.Millisecond},
+	}
+	r := newRouter(flow.New(cfg), func() mono.Time { return now }, func(selection.Slot) *endpoint { return nil }, func(flow.Action, *endpoint) {})
+	defer r.close()
+	c := &call{scratch: newScratch(), try: newTry(), ctx: t.Context(), model: &model{core: &core{router: r}}}
+	c.request = selection.Request{ID: 1, Stream: true}
+	c.race = &race{second: *c, dog: &c.dog}
+	c.race.speaker.Store(nobody)
+	x := c.race
+	x.second.race, x.second.runner, x.second.try, x.second.body = x, secondRunner, newTry(), &body{}
+	a := r.arrive(c)
+	c.ticket, c.answer.action = a.Ticket, a
+
+	// The hedge's dispatch, without its goroutine.
+	now = mono.Time(2 * time.Millisecond)
+	r.mu.Lock()
+	for _, a := range r.machine.Step(now, flow.Wake()) {
+		if a.Hedge {
+			x.start(a)
+			x.second.answer.action = a
+		}
+	}
+	r.mu.Unlock()
+	if !x.started.Load() {
+		t.Fatal("not hedged")
+	}
+	now = mono.Time(3 * time.Millisecond)
+	c.answer.begun, x.second.answer.begun = true, true
+	if !r.claim(&x.second) || !r.claim(c) {
+		t.Fatal("they do not race")
+	}
+	now++
+	r.wake()
+	if x.winner != 0 {
+		t.Fatalf("attempt %d won; of one instant the first does", x.winner)
+	}
+	if x.second.wins() || !c.wins() {
+		t.Error("the client goes to who asked first, not to who won")
+	}
+}
