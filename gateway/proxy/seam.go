@@ -189,7 +189,7 @@ func (c *call) unsew(p []byte) []byte {
 // was room.
 func (c *call) bookSeam() bool {
 	s := c.seam
-	more := int64(cap(s.said)+cap(s.begun)) - s.booked
+	more := int64(cap(s.said)+cap(s.begun)+cap(s.out)) - s.booked
 	if more > 0 && !c.g.buffered.take(more) {
 		return false
 	}

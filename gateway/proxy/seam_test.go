@@ -590,3 +590,23 @@ func TestContinue_AnEventWithoutItsBlankLineWasSaid(t *testing.T) {
 		}
 	}
 }
+
+// A gateway that stops tells a client whose answer waits for its next part.
+func TestContinue_CutInBetween(t *testing.T) {
+	r := newRig(t, continued(1, nil, breaking("a", 4, func(c *scripted.Call, _ asked) { c.FIN() }), func(c *scripted.Call) { events(c, roleEvent); c.Hold() }))
+	defer r.close()
+	got := make(chan answer)
+	go func() { got <- r.post(chatPath, chatAsks) }()
+	waitForCall(t, r.upstreams[1])
+	time.Sleep(50 * time.Millisecond) // what the script sends arrives
+	r.gateway.Drain()
+	r.gateway.Cut()
+	broken(t, <-got, "draining")
+	r.settle()
+	if c := r.record(); c.string("refusal") != "draining" {
+		t.Errorf("record %v", c)
+	}
+	if n := r.metric("kvasir_continuations_total", "outcome=failed", "pool=p1"); n != 1 {
+		t.Errorf("%v failures counted", n)
+	}
+}
