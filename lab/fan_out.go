@@ -35,7 +35,7 @@ func fanOutLab() Lab {
 		Seeded: true, repeats: 5,
 		settings: func() experiment {
 			p := defaultPressure()
-			p.patience, p.retries = 600, 0
+			p.replicas, p.capacity, p.patience, p.retries = 2, 26, 600, 0
 			return &fanOut{pressure: p, agents: 0.05, people: 0.5, children: 40, briefing: 3000, cap: 8, lasts: 180}
 		},
 	}
@@ -48,7 +48,7 @@ func (x *fanOut) params() []Param {
 		count(&x.children, "children", "subagents of an agent, at once", 2, 100),
 		count(&x.briefing, "briefing", "tokens that only one subagent is told, beside the prefix that all share", 10, 8000),
 		count(&x.cap, "cap", "calls of one conversation at a time, in the rows with a cap", 1, 200),
-		count(&x.lasts, "lasts", "length of a run, s; its first sixth is not measured", 60, 300))
+		count(&x.lasts, "lasts", "length of a run, s; its first sixth is not measured", 60, 240))
 }
 
 // The classes.

@@ -26,13 +26,13 @@ func metastableLab() Lab {
 		About: "The pool and the clients of the lab overload, at a load that the pool can do; for a minute three times as many calls come, then as many as before. Good calls are counted by when they came. " +
 			"An engine's queue that has grown is worked off while new calls come behind it, each of which waits as long; its clients leave, and come again. The article gives no numbers; these are ours.",
 		Look: []string{
-			"In the plot the surge takes the goodput to nothing. Clients that try once have it back with the last of the surge's queue; those that try again keep the queue full for a minute and a half, though no more of them come than before.",
+			"In the plot the surge takes the goodput to nothing. Clients that try once have it back with the last of the surge's queue; those that try again keep the queue full for nearly two minutes, though no more of them come than before.",
 			"Turn `load` up to 0.95: with so little to spare it takes the pool two to three minutes to come back, where it takes twenty seconds if clients try once.",
 			"Refusing what can't be in time has the pool at its capacity during the surge, and at once behind it.",
 		},
 		Seeded: true, repeats: 3,
 		settings: func() experiment {
-			return &metastable{pressure: defaultPressure(), load: 0.85, factor: 3, surge: 60, after: 180}
+			return &metastable{pressure: defaultPressure(), load: 0.85, factor: 3, surge: 60, after: 150}
 		},
 	}
 }
@@ -42,7 +42,7 @@ func (x *metastable) params() []Param {
 		number(&x.load, "load", "before and after, in capacities", 0.1, 1),
 		number(&x.factor, "factor", "how many times the load comes meanwhile", 1, 5),
 		count(&x.surge, "surge", "how long that lasts, s", 5, 120),
-		count(&x.after, "after", "how long is looked at afterwards, s", 30, 300))
+		count(&x.after, "after", "how long is looked at afterwards, s", 30, 240))
 }
 
 // calm is how long the load has lasted when the surge begins; goodput before is measured in its

@@ -29,12 +29,12 @@ func overloadLab() Lab {
 			"Turn `retries` down to 0: the first row is no better. It is not the retries that lose the goodput, but the queue.",
 		},
 		Seeded: true, repeats: 3,
-		settings: func() experiment { return &overload{pressure: defaultPressure(), lasts: 45} },
+		settings: func() experiment { return &overload{pressure: defaultPressure(), lasts: 36} },
 	}
 }
 
 func (x *overload) params() []Param {
-	return append(x.pressure.params(), count(&x.lasts, "lasts", "length of a run, s; its first third is not measured", 30, 120))
+	return append(x.pressure.params(), count(&x.lasts, "lasts", "length of a run, s; its first third is not measured", 30, 60))
 }
 
 // factors are the loads, in capacities.

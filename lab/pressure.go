@@ -30,14 +30,14 @@ type pressure struct {
 
 // defaultPressure is a pool that does its capacity within the SLO: the lab's tables show that.
 func defaultPressure() pressure {
-	return pressure{replicas: 2, capacity: 26, prompt: 2000, output: 200, ttft: 2, patience: 8, retries: 2}
+	return pressure{replicas: 1, capacity: 13, prompt: 2000, output: 200, ttft: 2, patience: 8, retries: 2}
 }
 
 func (x *pressure) params() []Param {
 	return []Param{
-		count(&x.replicas, "replicas", "replicas, each llama-3.1-8b on an H100", 1, 4),
-		number(&x.capacity, "capacity", "calls a second that are taken to be the pool's capacity", 5, 60),
-		count(&x.prompt, "prompt", "mean length of a prompt, tokens; from half to one and a half times as many", 50, 8000),
+		count(&x.replicas, "replicas", "replicas, each llama-3.1-8b on an H100", 1, 2),
+		number(&x.capacity, "capacity", "calls a second that are taken to be the pool's capacity", 5, 26),
+		count(&x.prompt, "prompt", "mean length of a prompt, tokens; from half to one and a half times as many", 100, 4000),
 		count(&x.output, "output", "mean length of an answer, likewise", 10, 500),
 		number(&x.ttft, "ttft", "SLO: time to first token, s", 0.1, 60),
 		number(&x.patience, "patience", "time after which a client without a first token leaves, s", 1, 3600),
@@ -123,5 +123,5 @@ func (g *goodBy) rate(from, to time.Duration) float64 {
 
 // sizes says what the pool and its clients are, for titles.
 func (x *pressure) sizes() string {
-	return fmt.Sprintf("%d replicas, SLO %s s to the first token", x.replicas, show(x.ttft))
+	return fmt.Sprintf("%s, SLO %s s to the first token", counted(x.replicas, "replica", "replicas"), show(x.ttft))
 }
