@@ -35,7 +35,12 @@ func TestResume_GoesElsewhereAndIsCommittedAgain(t *testing.T) {
 	q.Blocks = []kvblock.Hash{1, 2, 3}
 	q.Deadline, q.Firm = time.Millisecond, true // of the first token, which comes in time
 	first := only(t, m.Step(1, Arrive(q)))
-	second, ok := granted(breaks(m, 2, first, attempt.Broken))
+	m.Step(2, FirstToken(first.Ticket, 0))
+	if at, ok := wakeIn(m.Step(3, Done(first.Ticket, 0, attempt.Broken, Usage{}).Resumes())); !ok || at != 4 {
+		t.Fatalf("the verdict comes at %d (%v), want the next instant", at, ok)
+	}
+	m.Step(4, Wake())
+	second, ok := granted(m.Step(mono.Time(time.Second), Wake()))
 	if !ok || second.Kind != Dispatch || second.Attempt != 1 || second.Slot == first.Slot || second.Ticket != first.Ticket {
 		t.Fatalf("after %+v came %+v", first, second)
 	}

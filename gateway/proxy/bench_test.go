@@ -43,7 +43,7 @@ func (f canned) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f(), r.Body.Close()
 }
 
-func benchGateway(b *testing.B, endpoints int, transport http.RoundTripper) *Gateway {
+func benchGateway(b *testing.B, endpoints int, transport http.RoundTripper, changes ...func(*Config)) *Gateway {
 	b.Helper()
 	rule, ok := policy.Lookup("least-outstanding")
 	if !ok {
@@ -56,7 +56,7 @@ func benchGateway(b *testing.B, endpoints int, transport http.RoundTripper) *Gat
 		pool.Endpoints = append(pool.Endpoints, flow.Endpoint{Name: name, Weight: 1})
 		live.Endpoints = append(live.Endpoints, Endpoint{URL: "http://" + name})
 	}
-	g, err := New(Config{
+	cfg := Config{
 		Models: []Model{{
 			Name: "m", Pools: []Pool{live},
 			Machine: flow.Config{Retry: attempt.Default(), Health: health.Default(), Pools: []flow.Pool{pool}},
@@ -67,7 +67,11 @@ func benchGateway(b *testing.B, endpoints int, transport http.RoundTripper) *Gat
 		Heartbeat:  15 * time.Second,
 		BlockBytes: 256, BodyTimeout: time.Minute, WriteTimeout: time.Minute,
 		Transport: transport, Metrics: telemetry.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, change := range changes {
+		change(&cfg)
+	}
+	g, err := New(cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -115,6 +119,18 @@ func BenchmarkRelay(b *testing.B) {
 			g.ServeHTTP(&sink{http.Header{}}, r)
 		})
 	}
+}
+
+// BenchmarkRelayKept is the same for an answer that would go on elsewhere, whose text is kept.
+func BenchmarkRelayKept(b *testing.B) {
+	b.ReportAllocs()
+	body := &endless{b: b, event: benchEvent}
+	g := benchGateway(b, 1, canned(func() *http.Response {
+		return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: body}
+	}), func(c *Config) { c.Models[0].Continue = Continue{Times: 1, Bytes: 1 << 30} })
+	defer g.Close()
+	r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]}`))
+	g.ServeHTTP(&sink{http.Header{}}, r)
 }
 
 // BenchmarkCall is the cost of one whole call without sockets: read, identified, placed,

@@ -44,7 +44,7 @@ func (c *call) tellCut() {
 		c.abort = false
 		c.out.w.Header().Set("Retry-After", "1")
 		c.sendError(e)
-	case ahead && !a.committed, a.stream && a.committed && c.between():
+	case ahead && !a.committed, a.stream && a.committed && c.between(), c.continuing():
 		c.out.seal()
 		c.abort = !c.write(api.AppendErrorEvent(nil, c.route.grammar, e, a.tally.NextSequence), true)
 	}

@@ -189,7 +189,7 @@ func (c *call) unsew(p []byte) []byte {
 // was room.
 func (c *call) bookSeam() bool {
 	s := c.seam
-	more := int64(cap(s.said)+cap(s.begun)) - s.booked
+	more := int64(cap(s.said)+cap(s.begun)+cap(s.out)) - s.booked
 	if more > 0 && !c.g.buffered.take(more) {
 		return false
 	}
@@ -277,7 +277,9 @@ func (c *call) untold(last []byte) []byte {
 	case s.times == 0:
 		return c.unsew(last)
 	default:
-		return append(last[:len(last):len(last)], s.word...)
+		word := s.word
+		s.word = nil // once is enough
+		return append(last[:len(last):len(last)], word...)
 	}
 }
 
@@ -311,13 +313,22 @@ func (c *call) tellBroken() {
 }
 
 // lastPart returns last with the event that the end of the stream cut off, and that misses
-// nothing but its blank line.
+// nothing but its blank line. Where that is not the answer's end, too, the blank line is added:
+// something may follow.
 func (c *call) lastPart(last []byte) []byte {
+	t := &c.answer.tally
 	switch s := c.seam; {
 	case s == nil:
 		return last
-	case s.times == 0 && !s.held:
+	case s.times == 0 && (t.Finished || t.Done) && !s.held:
 		return c.unsew(last)
+	case s.times == 0 && !s.held:
+		last = append(bytes.Clone(last), s.begun...)
+		s.begun = s.begun[:0]
+		if !bytes.HasSuffix(last, []byte("\n")) {
+			last = append(last, '\n')
+		}
+		return append(last, '\n')
 	default:
 		last = append(bytes.Clone(last), s.out...)
 		s.out = s.out[:0]

@@ -101,8 +101,10 @@ func (q asked) write(c *scripted.Call, who string, to int) {
 func (q asked) finish(c *scripted.Call, who string) {
 	said := authorWords - q.before
 	_ = c.Chunk(q.chunkOf(who, `{}`, `"stop"`, ""))
-	_ = c.Chunk(q.chunkOf(who, "", "", fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}`,
-		q.prompt+q.before, said, q.prompt+q.before+said, q.prompt+q.before-1)))
+	if q.Options != nil {
+		_ = c.Chunk(q.chunkOf(who, "", "", fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}`,
+			q.prompt+q.before, said, q.prompt+q.before+said, q.prompt+q.before-1)))
+	}
 	_ = c.Chunk(doneEvent)
 	c.LastChunk()
 }
@@ -150,7 +152,7 @@ var asks = map[string]string{chatPath: chatAsks, completionPath: textAsks}
 func oneAnswer(t *testing.T, a answer, parts int) {
 	t.Helper()
 	var text strings.Builder
-	roles, dones, usages, marks, finishes := 0, 0, 0, 0, 0
+	roles, dones, usages, marks, finishes, empties := 0, 0, 0, 0, 0, 0
 	for event := range strings.SplitSeq(a.body, "\n\n") {
 		for strings.HasPrefix(event, ":") {
 			line, rest, _ := strings.Cut(event, "\n")
@@ -195,6 +197,9 @@ func oneAnswer(t *testing.T, a answer, parts int) {
 		}
 		for _, c := range x.Choices {
 			text.WriteString(c.Text + c.Delta.Content)
+			if c.Text+c.Delta.Content == "" && c.Finish == nil {
+				empties++
+			}
 			if c.Delta.Role != "" {
 				roles++
 			}
@@ -209,7 +214,7 @@ func oneAnswer(t *testing.T, a answer, parts int) {
 			}
 		}
 	}
-	if a.err != nil || a.status != 200 || text.String() != words(0, authorWords) || roles > 1 || dones != 1 || usages != 1 || finishes != 1 || marks != parts-1 {
+	if a.err != nil || a.status != 200 || text.String() != words(0, authorWords) || roles > 1 || empties > 1 || dones != 1 || usages != 1 || finishes != 1 || marks != parts-1 {
 		t.Errorf("status %d, %v, %d roles, %d ends, %d usages, %d finishes, %d marks (want %d): %q", a.status, a.err, roles, dones, usages, finishes, marks, parts-1, a.body)
 	}
 }
@@ -320,10 +325,17 @@ func TestContinue_FailsBeforeItBegins(t *testing.T) {
 		"429":         func(c *scripted.Call) { c.Reply(429, "application/json", `{"error":{"message":"no"}}`) },
 		"error event": func(c *scripted.Call) { c.Stream(roleEvent, errorEvent, doneEvent) },
 		"empty":       func(c *scripted.Call) { c.Stream(doneEvent) },
-		"role alone":  func(c *scripted.Call) { events(c, roleEvent); c.FIN() },
-		"no stream":   func(c *scripted.Call) { c.Reply(200, "application/json", jsonAnswer) },
+		"a word and the end at once": func(c *scripted.Call) { // of which nothing is passed on
+			q := read(c)
+			c.EventStream()
+			e := q.wordEvent("bb", q.before)
+			_ = c.Write(fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(e), e))
+		},
+		"role alone": func(c *scripted.Call) { events(c, roleEvent); c.FIN() },
+		"no stream":  func(c *scripted.Call) { c.Reply(200, "application/json", jsonAnswer) },
 		"compressed": func(c *scripted.Call) {
-			c.Head(200, "Content-Type: text/event-stream", "Content-Encoding: gzip", "Content-Length: 0")
+			c.Head(200, "Content-Type: text/event-stream", "Content-Encoding: gzip", "Content-Length: 5")
+			_ = c.Write("hello")
 		},
 	}
 	for name, f := range failures {
@@ -410,6 +422,39 @@ func TestContinue_OnlyWhatCanBeOneAnswer(t *testing.T) {
 			}
 		})
 	}
+	t.Run("to be done once", func(t *testing.T) {
+		r := newRig(t, continued(1, nil, breaking("a", 4, fin), author("bb")))
+		defer r.close()
+		broken(t, r.post(chatPath, chatAsks, "X-Kvasir-Once: 1"), "upstream_broke_off")
+	})
+	t.Run("hedged", func(t *testing.T) { // whichever goes on
+		for _, winner := range []int{0, 1} {
+			s := hedged(3, func(c *scripted.Call, before int) {
+				switch {
+				case before > 1:
+					author("ccc")(c)
+				case before != winner:
+					c.Hold()
+				default:
+					c.Pause(time.Duration(1-winner) * 3 * hedgeAfter) // so that it is hedged
+					breaking("a", 4, fin)(c)
+				}
+			})
+			hedge := s.config
+			s.config = func(c *proxy.Config) {
+				hedge(c)
+				c.Models[0].Continue = proxy.Continue{Times: 1, Bytes: 1 << 20}
+				c.Models[0].Pools[0].Dialect = upstream.VLLM()
+			}
+			r := newRig(t, s)
+			broken(t, r.post(chatPath, chatAsks), "upstream_broke_off")
+			r.settle()
+			if c := r.record(); c.int("attempts") != 2 || !c.has("hedged") {
+				t.Errorf("record %v", c)
+			}
+			r.close()
+		}
+	})
 	t.Run("an engine without a way", func(t *testing.T) {
 		r := newRig(t, continued(1, func(c *proxy.Config) { c.Models[0].Pools[1].Dialect = upstream.Dialect{} }, breaking("a", 4, fin), author("bb"), author("ccc")))
 		defer r.close()
@@ -449,7 +494,7 @@ func TestContinue_HeartbeatsBridgeTheGap(t *testing.T) {
 		c.Timeouts.Progress = 5 * time.Second
 	}, breaking("a", 4, func(c *scripted.Call, q asked) {
 		e := q.wordEvent("a", 4)
-		_ = c.Chunk(e[:20]) // held back: a comment may come
+		_ = c.Chunk(e + q.wordEvent("a", 5)[:20]) // held back: a comment may come
 		c.Hold()
 	}), func(c *scripted.Call) {
 		q := read(c)
@@ -464,8 +509,104 @@ func TestContinue_HeartbeatsBridgeTheGap(t *testing.T) {
 		if n := strings.Count(string(text), ": waiting\n"); err != nil || n < 6 {
 			t.Errorf("%v, %d heartbeats in 8 s: %q", err, n, text)
 		}
+		// The first token came at once, and 0 s are not written.
+		if r.settle(); r.record().has("ttft_seconds") {
+			t.Errorf("record %v", r.record())
+		}
 		if !strings.Contains(string(text), ": continued\n") || strings.Count(string(text), "[DONE]") != 1 {
 			t.Errorf("got %q", text)
 		}
 	})
+}
+
+// Without usage the tokens of all parts are counted, each once.
+func TestContinue_CountsTheTokensOfAllParts(t *testing.T) {
+	r := newRig(t, continued(2, nil, breaking("a", 3, func(c *scripted.Call, _ asked) { c.FIN() }),
+		breaking("bb", 7, func(c *scripted.Call, _ asked) { c.FIN() }), author("ccc")))
+	defer r.close()
+	a := r.post(chatPath, strings.Replace(chatAsks, `"stream_options":{"include_usage":true},`, "", 1))
+	if a.err != nil || !strings.HasSuffix(a.body, doneEvent) {
+		t.Errorf("%v, %q", a.err, a.body)
+	}
+	if c := r.record(); c.int("output_tokens_estimated") != authorWords || c.int("continued") != 2 {
+		t.Errorf("record %v", c)
+	}
+}
+
+// What follows a later part's end mark is not passed on.
+func TestContinue_EndsOnce(t *testing.T) {
+	r := newRig(t, continued(1, nil, breaking("a", 4, func(c *scripted.Call, _ asked) { c.FIN() }), func(c *scripted.Call) {
+		q := read(c)
+		q.write(c, "bb", authorWords)
+		_ = c.Chunk(q.chunkOf("bb", `{}`, `"stop"`, ""))
+		_ = c.Chunk(q.chunkOf("bb", "", "", fmt.Sprintf(`{"prompt_tokens":13,"completion_tokens":%d,"total_tokens":%d}`, authorWords-4, 9+authorWords)))
+		_ = c.Chunk(doneEvent)
+		c.Pause(20 * time.Millisecond)
+		_ = c.Chunk(doneEvent)
+		c.LastChunk()
+	}))
+	defer r.close()
+	oneAnswer(t, r.post(chatPath, chatAsks), 2)
+}
+
+// What an attempt has said of which the client has nothing is not said.
+func TestContinue_OnlyWhatTheClientHasWasSaid(t *testing.T) {
+	fin := func(c *scripted.Call, _ asked) { c.FIN() }
+	r := newRig(t, continued(2, func(c *proxy.Config) { c.Models[0].Machine.Retry.Attempts = 3 }, breaking("a", 4, fin), func(c *scripted.Call) {
+		q := read(c)
+		c.EventStream()
+		e := q.wordEvent("bb", q.before)
+		_ = c.Write(fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(e), e)) // the end comes with it: it is not passed on
+	}, breaking("ccc", 8, fin), author("dddd")))
+	r.attempts = 4
+	defer r.close()
+	oneAnswer(t, r.post(chatPath, chatAsks), 3)
+}
+
+// A last event that lacks its blank line alone was said.
+func TestContinue_AnEventWithoutItsBlankLineWasSaid(t *testing.T) {
+	for lacks := 1; lacks <= 2; lacks++ {
+		for _, alone := range []bool{false, true} {
+			cut := func(c *scripted.Call, q asked) {
+				e := q.wordEvent("a", 4)
+				_ = c.Chunk(e[:len(e)-lacks])
+				c.LastChunk()
+			}
+			scripts := []scripted.Script{breaking("a", 4, cut), author("bb")}
+			if alone {
+				scripts = scripts[:1]
+			}
+			r := newRig(t, continued(1, nil, scripts...))
+			a := r.post(chatPath, chatAsks)
+			if !alone {
+				oneAnswer(t, a, 2)
+			} else {
+				broken(t, a, "upstream_broke_off")
+			}
+			if text, _, _ := saysOf(t, a.body); alone && text != words(0, 5) {
+				t.Errorf("got %q", text)
+			}
+			r.close()
+		}
+	}
+}
+
+// A gateway that stops tells a client whose answer waits for its next part.
+func TestContinue_CutInBetween(t *testing.T) {
+	r := newRig(t, continued(1, nil, breaking("a", 4, func(c *scripted.Call, _ asked) { c.FIN() }), func(c *scripted.Call) { events(c, roleEvent); c.Hold() }))
+	defer r.close()
+	got := make(chan answer)
+	go func() { got <- r.post(chatPath, chatAsks) }()
+	waitForCall(t, r.upstreams[1])
+	time.Sleep(50 * time.Millisecond) // what the script sends arrives
+	r.gateway.Drain()
+	r.gateway.Cut()
+	broken(t, <-got, "draining")
+	r.settle()
+	if c := r.record(); c.string("refusal") != "draining" {
+		t.Errorf("record %v", c)
+	}
+	if n := r.metric("kvasir_continuations_total", "outcome=failed", "pool=p1"); n != 1 {
+		t.Errorf("%v failures counted", n)
+	}
 }

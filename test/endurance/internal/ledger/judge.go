@@ -37,6 +37,7 @@ func (b *Book) judgeRecords(c *Call, check checkFunc) {
 	r := c.records[0]
 	check(r.Outcome != "unclassified" && r.Outcome != "", "7", "an outcome", "%q", r.Outcome)
 	check(r.Attempts <= b.limits.Attempts, "6", fmt.Sprintf("at most %d attempts", b.limits.Attempts), "%d", r.Attempts)
+	check(r.Continued == 0, "5", "no part of another attempt's answer: no model says so", "%d parts", r.Continued)
 	check(len(c.attempts) <= r.Attempts, "join", "no more attempts upstream than recorded", "%d upstream, %d recorded", len(c.attempts), r.Attempts)
 	if c.result.Status != 0 && c.result.Left.IsZero() {
 		check(r.Status == c.result.Status, "join", "the recorded status is the client's", "recorded %d, got %d", r.Status, c.result.Status)

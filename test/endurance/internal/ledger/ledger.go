@@ -109,6 +109,8 @@ type Record struct {
 	Status   int    `json:"status"`
 	Stream   bool   `json:"stream"`
 	Attempts int    `json:"attempts"`
+
+	Continued int `json:"continued"`
 }
 
 // AddAttempt notes an attempt and returns how many there were before.

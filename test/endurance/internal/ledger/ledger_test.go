@@ -117,13 +117,14 @@ func TestJudge(t *testing.T) {
 			r.Body = append(r.Body, "<soak-2@e0.9>"...)
 			a.Sent = r.Body
 		}, "5"},
-		"too many attempts":     {func(c *Call, r *Result, a *Attempt, recs *[]Record) { (*recs)[0].Attempts = 4 }, "6"},
-		"the same endpoint":     {func(c *Call, r *Result, a *Attempt, recs *[]Record) { second(c, r, recs).Endpoint = "e0" }, "6"},
-		"more than recorded":    {func(c *Call, r *Result, a *Attempt, recs *[]Record) { second(c, r, recs); (*recs)[0].Attempts = 1 }, "join"},
-		"wrong outcome":         {func(c *Call, r *Result, a *Attempt, recs *[]Record) { (*recs)[0].Outcome = "caller_fault" }, "7"},
-		"no outcome":            {func(c *Call, r *Result, a *Attempt, recs *[]Record) { (*recs)[0].Outcome = "unclassified" }, "7"},
-		"gone, and it stayed":   {func(c *Call, r *Result, a *Attempt, recs *[]Record) { (*recs)[0].Outcome = "client_gone" }, "7"},
-		"an attempt of a wrong": {func(c *Call, r *Result, a *Attempt, recs *[]Record) { c.Expect.Refused = []string{"bad_request"} }, "7"},
+		"another attempt goes on": {func(c *Call, r *Result, a *Attempt, recs *[]Record) { (*recs)[0].Continued = 1 }, "5"},
+		"too many attempts":       {func(c *Call, r *Result, a *Attempt, recs *[]Record) { (*recs)[0].Attempts = 4 }, "6"},
+		"the same endpoint":       {func(c *Call, r *Result, a *Attempt, recs *[]Record) { second(c, r, recs).Endpoint = "e0" }, "6"},
+		"more than recorded":      {func(c *Call, r *Result, a *Attempt, recs *[]Record) { second(c, r, recs); (*recs)[0].Attempts = 1 }, "join"},
+		"wrong outcome":           {func(c *Call, r *Result, a *Attempt, recs *[]Record) { (*recs)[0].Outcome = "caller_fault" }, "7"},
+		"no outcome":              {func(c *Call, r *Result, a *Attempt, recs *[]Record) { (*recs)[0].Outcome = "unclassified" }, "7"},
+		"gone, and it stayed":     {func(c *Call, r *Result, a *Attempt, recs *[]Record) { (*recs)[0].Outcome = "client_gone" }, "7"},
+		"an attempt of a wrong":   {func(c *Call, r *Result, a *Attempt, recs *[]Record) { c.Expect.Refused = []string{"bad_request"} }, "7"},
 		"an error for nothing": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
 			r.Status, (*recs)[0].Status = 502, 502
 			r.Body = []byte(`{"error":{"message":"x","request_id":"soak-1"}}`)
