@@ -60,6 +60,8 @@ func TestRace_TheMachineSaysWhoWins(t *testing.T) {
 	}
 	if x.second.wins() || !c.wins() {
 		t.Error("the client goes to who asked first, not to who won")
+	}
+}
 
 // bench is a router whose time stands until it is moved, and whose timer never fires.
 type bench struct {
