@@ -17,14 +17,14 @@ import (
 
 const hedgeDelay = 400 * time.Millisecond
 
-// hedging returns a machine that hedges each late call, streamed or not, after hedgeDelay.
+// hedgingMachine returns a machine that hedges each late call, streamed or not, after hedgeDelay.
 func hedgingMachine(pools ...Pool) *Machine {
 	c := newConfig(pools...)
 	c.Hedge = attempt.HedgeConfig{Ratio: 1, After: hedgeDelay, Whole: hedgeDelay}
 	return New(c)
 }
 
-// late lets a call come at 1 and become late. It returns the two dispatches.
+// lateness lets a call come at 1 and become late. It returns the two dispatches.
 func lateness(t *testing.T, m *Machine, q *selection.Request) (first, second Action) {
 	t.Helper()
 	first = only(t, m.Step(1, Arrive(q)))
