@@ -248,7 +248,7 @@ func (m *Machine) sendHedges(now mono.Time) {
 type hedgeFate uint8
 
 const (
-	hedgeNever hedgeFate = iota // it has had all its attempts, or is taken back
+	hedgeNever hedgeFate = iota // it has had all its attempts, is taken back, or its deadline is over
 	hedgeSent
 	hedgeUnsure // a report of this very instant, which is not folded yet, may be about it
 	hedgeNobody // no endpoint in rotation has room that it has not tried
@@ -264,7 +264,7 @@ func (m *Machine) hedge(now mono.Time, p *pool, i int32) hedgeFate {
 	if slices.ContainsFunc(m.pending, func(r report) bool { return r.ticket == t }) {
 		return hedgeUnsure
 	}
-	if c.recalled || c.attempt >= m.retry.Ceiling() {
+	if c.recalled || c.attempt >= m.retry.Ceiling() || now >= c.due() {
 		m.unwatch(i)
 		return hedgeNever
 	}

@@ -466,6 +466,7 @@ func TestHedge_NotForEveryCall(t *testing.T) {
 		"once":          {two, func(_ *Config, q *selection.Request) { q.Once = true }, nil},
 		"owned":         {two, func(_ *Config, q *selection.Request) { q.Owned = true }, nil},
 		"sheddable":     {two, func(_ *Config, q *selection.Request) { q.Priority = -1 }, nil},
+		"too late":      {two, func(_ *Config, q *selection.Request) { q.Firm, q.Deadline = true, hedgeDelay }, nil},
 		"off":           {two, func(c *Config, _ *selection.Request) { c.Hedge.Ratio = 0 }, nil},
 		"no attempts":   {two, func(c *Config, _ *selection.Request) { c.Retry.Attempts = 0 }, nil},
 		"no budget":     {two, func(c *Config, _ *selection.Request) { c.Hedge.Ratio = 0.05 }, nil},
