@@ -93,8 +93,16 @@ func (l *life) refused(a *flow.Action) {
 	l.record.Held = a.Wait
 }
 
-// tire ends a call that has waited for its siblings as long as it may.
-func (l *life) tire(now mono.Time) { l.limited(now, limit.Waiting) }
+// tire ends a call that has waited for its siblings as long as it may, or until its deadline.
+func (l *life) tire(now mono.Time) {
+	if q := &l.call.Request; q.Firm && q.Deadline > 0 && now.Sub(l.record.At) >= q.Deadline {
+		l.record.Refused = flow.DeadlinePassed
+		l.end(now, l.record.Outcome)
+		l.close(now)
+		return
+	}
+	l.limited(now, limit.Waiting)
+}
 
 // end notes how the call ended. Its router's machine is told by the caller, and then the
 // life is closed.

@@ -60,7 +60,11 @@ func (g *gate) take(now mono.Time, l *life) bool {
 	}
 	g.waiting[v.Grant.Index()] = l
 	l.lined = true
-	if d := g.cfg.MaxWait; d > 0 {
+	d := g.cfg.MaxWait
+	if q.Firm && q.Deadline > 0 && (d == 0 || q.Deadline < d) {
+		d = q.Deadline
+	}
+	if d > 0 {
 		l.router.world.queue.push(event{at: now.Add(d), kind: tires, life: l, serial: l.serial})
 	}
 	return false

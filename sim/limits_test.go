@@ -112,6 +112,9 @@ func TestLimits_EverythingIsSettled(t *testing.T) {
 		if i%5 == 0 {
 			c.LeaveAt = c.At.Add(time.Duration(i) * 3 * time.Millisecond)
 		}
+		if i%7 == 0 {
+			c.Request.Firm, c.Request.Deadline = true, 100*time.Millisecond
+		}
 		calls = append(calls, c)
 	}
 	profile, err := accelerator.Lookup("llama-3.1-8b/h100")
@@ -129,7 +132,7 @@ func TestLimits_EverythingIsSettled(t *testing.T) {
 	}}
 	s.Defaults()
 	// Where the machine has a bound of its own it refuses some that their limits let in.
-	for bound, seen := range map[int][]string{0: {"client_gone", "limit_waiting"}, 3: {"too_many_calls"}} {
+	for bound, seen := range map[int][]string{0: {"client_gone", "limit_waiting", "deadline_passed"}, 3: {"too_many_calls"}} {
 		router := s.Router(0)
 		router.Machine.Calls = bound
 		became, charged, all := map[string]int{}, int64(0), 0

@@ -65,6 +65,17 @@ func (b *Budget) Spend(now mono.Time) bool {
 		b.saved -= credit
 		return true
 	}
+	return b.spendEarned()
+}
+
+// SpendEarned takes one retry of what successes have earned, never of the floor, and reports
+// whether there was one to take.
+func (b *Budget) SpendEarned(now mono.Time) bool {
+	b.advance(now)
+	return b.spendEarned()
+}
+
+func (b *Budget) spendEarned() bool {
 	if b.earned() < credit {
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"kvasir/gateway/attempt"
 	"kvasir/internal/mono"
 	"kvasir/internal/stats"
+	"kvasir/selection/health"
 )
 
 // Hedging: a call whose first token is late gets a second attempt, elsewhere in the same pool,
@@ -247,7 +248,7 @@ func (m *Machine) sendHedges(now mono.Time) {
 type hedgeFate uint8
 
 const (
-	hedgeNever hedgeFate = iota // it has had all its attempts, or is taken back
+	hedgeNever hedgeFate = iota // it has had all its attempts, is taken back, or its deadline is over
 	hedgeSent
 	hedgeUnsure // a report of this very instant, which is not folded yet, may be about it
 	hedgeNobody // no endpoint in rotation has room that it has not tried
@@ -263,7 +264,7 @@ func (m *Machine) hedge(now mono.Time, p *pool, i int32) hedgeFate {
 	if slices.ContainsFunc(m.pending, func(r report) bool { return r.ticket == t }) {
 		return hedgeUnsure
 	}
-	if c.recalled || c.attempt >= m.retry.Ceiling() {
+	if c.recalled || c.attempt >= m.retry.Ceiling() || now >= c.due() {
 		m.unwatch(i)
 		return hedgeNever
 	}
@@ -335,14 +336,22 @@ func (m *Machine) claimed(r *report) {
 
 // outrun releases an attempt that was beaten. However it ended says nothing of its endpoint.
 func (m *Machine) outrun(r *report, i int32) {
+	m.waste(&m.calls[i])
 	c := &m.calls[i]
-	m.state[c.slot].pool.hedging.Wasted += int64(c.request.InputTokens)
-	if c.probe {
+	if !c.committed && c.showsStart() {
+		m.unheard(r.at, c.slot, c.dispatched)
+	}
+	if c.probe && m.state[c.slot].breaker.Cause() != health.Silent { // that one has not answered this one either
 		m.probeLost(r.at, c.slot)
 	}
-	m.square(c, attempt.Beaten, Usage{}) // nobody pays twice for a call
 	m.release(r.at, i)
 	m.conclude(i)
+}
+
+// waste books what an attempt has cost that was beaten: to nobody, since the other one is paid for.
+func (m *Machine) waste(c *call) {
+	m.state[c.slot].pool.hedging.Wasted += int64(c.request.InputTokens)
+	m.square(c, attempt.Beaten, Usage{})
 }
 
 // conclude ends a call whose attempt is over, once the other one is, too.
@@ -374,6 +383,7 @@ func (m *Machine) rejoin(i int32) {
 	c := &m.calls[i]
 	own := m.root(c)
 	own.attempt = max(own.attempt, own.latest)
+	own.recalled = c.recalled // whichever it was: its retry is paid for
 	if c.hedge {
 		own.recalled = c.recalled
 		own.twin = none
@@ -388,10 +398,15 @@ func (m *Machine) leaveTwin(at mono.Time, c *call) {
 		return
 	}
 	x := &m.calls[i]
-	if !c.settled {
+	switch {
+	case x.beaten:
+		m.waste(x)
+	case !c.settled:
 		m.state[x.slot].pool.hedging.Lost++
+		if c.phase == running { // that one is paid for
+			m.square(x, attempt.Beaten, Usage{})
+		}
 	}
-	m.square(x, attempt.Beaten, Usage{})
 	m.release(at, i)
 	m.forget(i)
 }

@@ -17,14 +17,14 @@ import (
 
 const hedgeDelay = 400 * time.Millisecond
 
-// hedging returns a machine that hedges each late call, streamed or not, after hedgeDelay.
+// hedgingMachine returns a machine that hedges each late call, streamed or not, after hedgeDelay.
 func hedgingMachine(pools ...Pool) *Machine {
 	c := newConfig(pools...)
 	c.Hedge = attempt.HedgeConfig{Ratio: 1, After: hedgeDelay, Whole: hedgeDelay}
 	return New(c)
 }
 
-// late lets a call come at 1 and become late. It returns the two dispatches.
+// lateness lets a call come at 1 and become late. It returns the two dispatches.
 func lateness(t *testing.T, m *Machine, q *selection.Request) (first, second Action) {
 	t.Helper()
 	first = only(t, m.Step(1, Arrive(q)))
@@ -348,6 +348,112 @@ func TestHedge_LeavingEndsBoth(t *testing.T) {
 	}
 }
 
+// TestHedge_OneAttemptIsPaidFor, whatever the two were doing when the client left: the one whose
+// answer it has, or had set off first.
+func TestHedge_OneAttemptIsPaidFor(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before func(Ticket) Event
+		wasted int64
+	}{
+		{"both wait", nil, 0},
+		{"the first is over", func(x Ticket) Event { return Done(x, 0, attempt.Broken, Usage{}) }, 0},
+		{"the hedge is over", func(x Ticket) Event { return Done(x, 1, attempt.Broken, Usage{}) }, 0},
+		{"the first has won", func(x Ticket) Event { return FirstToken(x, 0) }, 100},
+		{"the hedge has won", func(x Ticket) Event { return FirstToken(x, 1) }, 100},
+		{"the first has claimed", func(x Ticket) Event { return Claim(x, 0) }, 100},
+		{"the hedge has claimed", func(x Ticket) Event { return Claim(x, 1) }, 100},
+	} {
+		p := newTestPool("p", &overlapping{}, "a", "b")
+		p.Queue = admission.Default()
+		p.Queue.Tokens, p.Queue.Order = 1000, admission.Fair
+		m := hedgingMachine(p)
+		first, _ := lateness(t, m, of(1, 7))
+		payer, queue := m.calls[first.Ticket.index].bill.payer, m.pools[0].queue
+		if c.before != nil {
+			m.Step(5e8, c.before(first.Ticket))
+		}
+		m.Step(6e8, Left(first.Ticket))
+		empty(t, m)
+		if got := queue.Had(payer); got != 100 {
+			t.Errorf("%s: the principal has paid %v for a prompt of 100 tokens", c.name, got)
+		}
+		if got := m.pools[0].hedging.Wasted; got != c.wasted {
+			t.Errorf("%s: %d tokens are wasted, want %d", c.name, got, c.wasted)
+		}
+	}
+}
+
+// TestHedge_ARecallIsPaidForOnce: also that of a hedge whose first attempt has failed.
+func TestHedge_ARecallIsPaidForOnce(t *testing.T) {
+	c := newConfig(newTestPool("p", lightest{}, "a", "b", "c"))
+	c.Hedge = attempt.HedgeConfig{Ratio: 1, After: hedgeDelay}
+	c.Retry.Floor, c.Retry.Ratio = 1, 0
+	m := New(c)
+	first, second := lateness(t, m, request(1))
+	at := mono.Time(5e8)
+	m.Step(at, Done(first.Ticket, 0, attempt.ConnectFailed, Usage{}))
+	kept := c
+	kept.Pools = slices.Clone(c.Pools)
+	kept.Pools[0].Endpoints = slices.DeleteFunc(slices.Clone(c.Pools[0].Endpoints), func(e Endpoint) bool { return e.Name == m.endpoints[second.Slot].Name })
+	m.Reconfigure(at+1, kept)
+	recalled := words(m.Step(at+2, Wake()))
+	if len(recalled) != 1 || recalled[0].Kind != Recall || recalled[0].Attempt != 1 {
+		t.Fatalf("the hedge is not recalled: %+v", recalled)
+	}
+	m.Step(at+3, Done(first.Ticket, 1, attempt.Recalled, Usage{}))
+	for m.wakeAt < mono.Never {
+		for _, a := range m.Step(m.wakeAt, Wake()) {
+			switch a.Kind {
+			case GiveUp:
+				t.Fatalf("given up: %v", a.Reason)
+			case Dispatch:
+				return
+			}
+		}
+	}
+	t.Fatal("nothing follows")
+}
+
+// TestHedge_DoesNotHideAnEndpointThatAcceptsAndNeverAnswers: each of its calls is answered by a
+// hedge, so that none waits there for long, and still nothing was heard of it.
+func TestHedge_DoesNotHideAnEndpointThatAcceptsAndNeverAnswers(t *testing.T) {
+	m := hedgingMachine(newTestPool("p", &turns{}, "a", "b", "c", "d"))
+	const mute = 0
+	now, asked, ejected := mono.Time(1), mono.Never, mono.Never
+	for i := 1; now.Duration() < 2*time.Minute; i++ {
+		now += 1e9
+		a := only(t, words(m.Step(now, Arrive(request(i)))))
+		if a.Slot == mute {
+			asked = min(asked, now)
+			at := now.Add(hedgeDelay)
+			hedge := only(t, words(m.Step(at, Wake())))
+			m.Step(at+1e6, FirstToken(a.Ticket, hedge.Attempt))
+			m.Step(at+1e6+1, Wake())
+			m.Step(at+2e6, Done(a.Ticket, 0, attempt.Beaten, Usage{}))
+			m.Step(at+3e6, Done(a.Ticket, hedge.Attempt, attempt.Success, Usage{}))
+		} else {
+			m.Step(now+1e6, FirstToken(a.Ticket, 0))
+			m.Step(now+2e6, Done(a.Ticket, 0, attempt.Success, Usage{}))
+		}
+		m.Step(now+9e8, Wake())
+		for s := range m.state {
+			if out := m.state[s].breaker.State() != health.InRotation; out && s != mute {
+				t.Fatalf("slot %d is out", s)
+			} else if out {
+				ejected = min(ejected, now)
+			}
+		}
+	}
+	if d := ejected.Sub(asked); d < m.health.Stall || d > m.health.Stall+15*time.Second {
+		t.Errorf("it is out %v after its first call; stall is %v", d, m.health.Stall)
+	}
+	if n := m.state[mute].dispatched; n > 20 {
+		t.Errorf("it was asked %d times: each probe is a call that is late", n)
+	}
+	empty(t, m)
+}
+
 // TestHedge_NotForEveryCall: nor beside what may have effects, nor where one endpoint alone can
 // answer, nor beyond the ceiling, nor to who is out of rotation, nor where nobody else is.
 func TestHedge_NotForEveryCall(t *testing.T) {
@@ -360,6 +466,7 @@ func TestHedge_NotForEveryCall(t *testing.T) {
 		"once":          {two, func(_ *Config, q *selection.Request) { q.Once = true }, nil},
 		"owned":         {two, func(_ *Config, q *selection.Request) { q.Owned = true }, nil},
 		"sheddable":     {two, func(_ *Config, q *selection.Request) { q.Priority = -1 }, nil},
+		"too late":      {two, func(_ *Config, q *selection.Request) { q.Firm, q.Deadline = true, hedgeDelay }, nil},
 		"off":           {two, func(c *Config, _ *selection.Request) { c.Hedge.Ratio = 0 }, nil},
 		"no attempts":   {two, func(c *Config, _ *selection.Request) { c.Retry.Attempts = 0 }, nil},
 		"no budget":     {two, func(c *Config, _ *selection.Request) { c.Hedge.Ratio = 0.05 }, nil},

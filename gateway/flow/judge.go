@@ -13,7 +13,7 @@ import (
 func (m *Machine) judge(r *report, c *call) {
 	s, o := &m.state[c.slot], r.outcome
 	if o == attempt.Success {
-		s.life, s.torn = r.at, 0
+		s.life, s.torn, s.unheard = r.at, 0, 0
 	}
 	if o.Pushed() {
 		s.pushes++
@@ -87,7 +87,7 @@ func (m *Machine) shun(at mono.Time, slot selection.Slot, d time.Duration, asked
 // Endpoints that did not answer the same call have themselves to blame.
 func (m *Machine) succeed(at mono.Time, c *call) {
 	s := &m.state[c.slot]
-	s.life, s.pushes, s.doubts = at, 0, 0
+	s.life, s.pushes, s.doubts, s.unheard = at, 0, 0, 0
 	if s.breaker.Succeed(s.pool.rules, at, c.probe || c.resort) {
 		m.refresh(at, c.slot)
 		m.notice(Action{Kind: Returned, Slot: c.slot})

@@ -147,6 +147,8 @@ type endpointState struct {
 	lastWait   int32     // the newest
 	unanswered int       // of the running attempts, those without content
 	life       mono.Time // its last sign of life, or when it got the first of the unanswered
+	unheard    int       // attempts in a row that were beaten and had brought nothing; of streams
+	unheardAt  mono.Time // when the first of those was sent
 	promptSeen int64     // prompt tokens of answers that reported how many were cached
 	cachedSeen int64     // of those, found in the prefix cache
 	dispatched int64     // attempts ever sent
@@ -270,7 +272,7 @@ func (m *Machine) apply(r *report) {
 		m.asked(r)
 	case reportAlive:
 		if m.has(r.slot, r.generation) {
-			m.state[r.slot].life = r.at
+			m.state[r.slot].life, m.state[r.slot].unheard = r.at, 0
 		}
 	case reportProgress:
 		m.progress(r)
@@ -575,6 +577,9 @@ func (m *Machine) left(r *report) {
 	case running:
 		if c.probe && !c.committed {
 			m.probeLost(r.at, c.slot)
+		}
+		if c.beaten {
+			m.waste(c)
 		}
 		m.release(r.at, r.ticket.index)
 	case spent: // its hedge runs on

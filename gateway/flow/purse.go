@@ -33,12 +33,12 @@ func (m *Machine) earn(at mono.Time, p *pool, c *call) {
 // successes have earned one, so that in an outage, where nothing is earned, the two layers
 // do not multiply; the floor is for calls that come for the first time.
 func (m *Machine) pay(now mono.Time, p *pool, c *call) bool {
-	granted := p.budget.Has(now)
+	has, spend := p.budget.Has, p.budget.Spend
 	if c.request.Retry {
-		granted = p.budget.Ample(now)
+		has, spend = p.budget.Ample, p.budget.SpendEarned
 	}
-	if !granted || m.total != nil && !m.total.Spend(now) {
+	if !has(now) || m.total != nil && !m.total.Spend(now) {
 		return false
 	}
-	return p.budget.Spend(now)
+	return spend(now)
 }

@@ -134,6 +134,9 @@ func TestIncomingRetry_HasOnlyWhatIsEarned(t *testing.T) {
 	if a := verdict(t, m, m.last+10, arrive(true)); a.Kind != Dispatch {
 		t.Errorf("where calls are answered, a retry of the client's is not tried again: %v", a.Reason)
 	}
+	if a := verdict(t, m, m.last+10, arrive(true)); a.Reason != BudgetSpent {
+		t.Errorf("a second one was granted for the same success, from the floor: %+v", a)
+	}
 }
 
 // TestLaw_AttemptsOfACallHaveACeiling whatever they are for: retries, failover to other

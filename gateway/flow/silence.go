@@ -37,6 +37,24 @@ func (m *Machine) watchSilence(now mono.Time) {
 	}
 }
 
+// unheard counts an attempt that was beaten and has brought nothing. It says nothing by itself,
+// but where all are beaten for so long none waits for long either, and watchSilence sees nothing.
+func (m *Machine) unheard(now mono.Time, slot selection.Slot, sent mono.Time) {
+	s := &m.state[slot]
+	if s.unheard == 0 {
+		s.unheardAt = sent
+	}
+	s.unheard++
+	if m.health.Stall <= 0 || s.leaving || s.unheard < m.health.StallCalls || now < s.unheardAt.Add(m.health.Stall) {
+		return
+	}
+	s.unheard = 0
+	if s.breaker.State() == health.InRotation && m.eject(now, slot, health.Silent, true, m.health.Term()) {
+		m.recallAt = now
+		m.requestWake(m.last + 1)
+	}
+}
+
 // abandoned reports whether calls that wait at an endpoint do so in vain: it is leaving,
 // or was found silent.
 func (s *endpointState) abandoned() bool {

@@ -71,7 +71,11 @@ func (c *call) againBy() telemetry.Repeated {
 // retryCount returns the number that OpenAI's and Anthropic's SDKs give a try, 0 being the
 // first; 0 also for what is no number.
 func retryCount(h http.Header) int {
-	n, err := strconv.Atoi(h.Get("X-Stainless-Retry-Count"))
+	v := h.Get("X-Stainless-Retry-Count")
+	if v == "" { // of most calls: an error takes memory
+		return 0
+	}
+	n, err := strconv.Atoi(v)
 	if err != nil {
 		return 0
 	}

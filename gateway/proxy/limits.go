@@ -9,6 +9,7 @@ import (
 
 	"kvasir/api"
 	"kvasir/gateway/attempt"
+	"kvasir/gateway/flow"
 	"kvasir/gateway/limit"
 	"kvasir/internal/mono"
 	"kvasir/selection"
@@ -122,6 +123,10 @@ func (c *call) allowed() bool {
 		c.grant = limit.Grant{}
 		return c.refuseLimited(&v)
 	}
+	if c.late() { // in line, or while its body came
+		c.refuseFor(flow.DeadlinePassed, 0)
+		return false
+	}
 	return true
 }
 
@@ -132,6 +137,9 @@ func (c *call) waitTurn() (limit.Verdict, bool) {
 	if total := c.model.timeouts.Total; total > 0 {
 		most = min(most, max(total-time.Since(c.arrived), 0))
 	}
+	if d := c.deadline(); d > 0 {
+		most = min(most, max(d-time.Since(c.arrived), 0))
+	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
@@ -139,6 +147,10 @@ func (c *call) waitTurn() (limit.Verdict, bool) {
 		return v, true
 	case <-timer.C:
 		c.leaveLine()
+		if c.late() {
+			c.refuseFor(flow.DeadlinePassed, 0)
+			break
+		}
 		c.g.metrics.LimitRefused(limit.Conversation.String(), limit.Waiting.String())
 		c.refuse(telemetry.FanOutTimeout, fanOutTimeout(c.svc.cfg.FanOut))
 	case <-c.ctx.Done():

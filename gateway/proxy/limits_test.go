@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -534,6 +535,61 @@ func TestFanOut_AWaitHasAnEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFanOut_ADeadlineEndsTheWait: nobody waits in line for what is worth nothing any more, and
+// nothing of it reaches an endpoint.
+func TestFanOut_ADeadlineEndsTheWait(t *testing.T) {
+	gate := make(chan bool)
+	r, _ := fanning(t, proxy.FanOut{Concurrency: 1, Waiting: 9, MaxWait: time.Minute}, func(*scripted.Call) { <-gate })
+	defer r.close()
+	var first sync.WaitGroup
+	first.Go(func() { r.post(chatPath, streamed, acmeKey) })
+	waitForCall(t, r.upstreams[0])
+	a := r.post(chatPath, streamed, acmeKey, "X-Kvasir-Deadline: 80ms")
+	if e := envelope(t, a.body); a.status != 504 || e.Code != "deadline_passed" || a.header.Get("X-Should-Retry") != "false" {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+	gate <- true
+	first.Wait()
+	r.settle()
+	if n := r.upstreamCalls(); n != 1 {
+		t.Errorf("%d calls upstream", n)
+	}
+	if n := r.metric("kvasir_refusals_total", "reason=deadline_passed"); n != 1 {
+		t.Errorf("%v are counted", n)
+	}
+	if u := r.acme(); u.Running != 0 || u.Waiting != 0 || u.Total.Requests != 1 {
+		t.Errorf("%+v", u)
+	}
+}
+
+// TestDeadline_MayPassBeforeTheBodyIsThere.
+func TestDeadline_MayPassBeforeTheBodyIsThere(t *testing.T) {
+	r := newRig(t, limited(ordered(good), limit.Caps{}))
+	defer r.close()
+	body := &slowly{Reader: strings.NewReader(unstreamed), pause: 60 * time.Millisecond}
+	a, err := r.do(t.Context(), "POST", chatPath, body, acmeKey, "X-Kvasir-Deadline: 30ms")
+	if err != nil || a.status != 504 || !strings.Contains(a.body, "deadline_passed") {
+		t.Errorf("status %d, %v: %s", a.status, err, a.body)
+	}
+	if n := r.upstreamCalls(); n != 0 {
+		t.Errorf("%d calls upstream", n)
+	}
+}
+
+// slowly waits before its end.
+type slowly struct {
+	io.Reader
+	pause time.Duration
+}
+
+func (s *slowly) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err == io.EOF {
+		time.Sleep(s.pause)
+	}
+	return n, err
 }
 
 // TestLimits_AReloadKeepsWhatIsUsed, and a new limit holds at once.

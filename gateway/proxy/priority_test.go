@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,7 +88,9 @@ func TestPassPriority_TellsTheEngineAndLetsNobodyUp(t *testing.T) {
 	s := limited(pooled(func(c *scripted.Call) { c.Reply(200, "application/json", jsonAnswer) }), limit.Caps{}, func(c *proxy.Config) {
 		c.Models[0].Pools[0].Dialect, c.Models[0].Pools[0].PassPriority = upstream.VLLM(), true
 		c.SaltKey = []byte("a secret of the gateways'")
+		c.Tenancy.Clients["two"] = proxy.Client{Tenant: "acme", Raise: true}
 	})
+	const raised = "Authorization: Bearer second-of-acme"
 	r := newRig(t, s)
 	defer r.close()
 	for _, x := range []struct {
@@ -102,10 +105,17 @@ func TestPassPriority_TellsTheEngineAndLetsNobodyUp(t *testing.T) {
 		{chatPath, `{"model":"m","priority":7,"messages":[]}`, nil, `{SALT"model":"m","priority":7,"messages":[]}`, "7"},
 		{chatPath, `{"model":"m","messages":[]}`, []string{"X-Vllm-Priority: -100"}, `{SALT"priority":0,"model":"m","messages":[]}`, "0"},
 		{chatPath, `{"model":"m","messages":[]}`, []string{"X-Vllm-Priority: 3", "X-Kvasir-Priority: -8"}, `{SALT"priority":8,"model":"m","messages":[]}`, "8"},
+		{chatPath, `{"model":"m","messages":[]}`, []string{raised, "X-Kvasir-Priority: 5"}, `{SALT"priority":-5,"model":"m","messages":[]}`, "-5"},
+		{chatPath, `{"model":"m","priority":-2,"messages":[]}`, []string{raised, "X-Kvasir-Priority: 5"}, `{SALT"model":"m","priority":-2,"messages":[]}`, "-2"},
+		{chatPath, `{"model":"m","messages":[]}`, []string{raised, "X-Kvasir-Priority: 5", "X-Vllm-Priority: -9"}, `{SALT"priority":-5,"model":"m","messages":[]}`, "-5"},
 		{"/v1/messages", `{"model":"m","max_tokens":1,"messages":[]}`, []string{"X-Kvasir-Priority: -2"}, `{SALT"model":"m","max_tokens":1,"messages":[]}`, "2"},
 		{"/tokenize", `{"model":"m","prompt":""}`, nil, `{"model":"m","prompt":""}`, "0"},
 	} {
-		got := r.sent(x.path, x.body, append(x.headers, acmeKey)...)
+		key := acmeKey
+		if slices.Contains(x.headers, raised) {
+			key = raised
+		}
+		got := r.sent(x.path, x.body, append(slices.DeleteFunc(x.headers, func(h string) bool { return h == raised }), key)...)
 		if i := strings.Index(got, `"cache_salt":"`); i >= 0 {
 			end := i + len(`"cache_salt":"`) + 43 + len(`",`)
 			got = got[:i] + "SALT" + got[end:]

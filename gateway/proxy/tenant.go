@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -212,13 +213,19 @@ func callsFor(priority, calls int) int {
 func (c *call) urgent(waited time.Duration) {
 	s, q := &c.standing, &c.request
 	q.Tenant, q.Share, q.Priority = s.hash, s.share, int32(s.priority)
-	deadline := s.deadline
-	if deadline == 0 {
-		deadline = c.model.Deadline
+	// A deadline is firm wherever it comes from: what is merely wanted is the model's SLO. One that
+	// has passed goes no further than to allowed.
+	if d := c.deadline(); d > 0 {
+		q.Firm, q.Deadline = true, max(d-waited, 1)
 	}
-	// A deadline is firm wherever it comes from: what is merely wanted is the model's SLO. Of
-	// one that has passed a moment is left, for the machine to say so.
-	if deadline > 0 {
-		q.Firm, q.Deadline = true, max(deadline-waited, 1)
-	}
+}
+
+// deadline returns the time from the call's coming within which its first token is wanted; 0:
+// there is none.
+func (c *call) deadline() time.Duration { return cmp.Or(c.standing.deadline, c.model.Deadline) }
+
+// late reports whether its deadline has passed.
+func (c *call) late() bool {
+	d := c.deadline()
+	return d > 0 && time.Since(c.arrived) >= d
 }
