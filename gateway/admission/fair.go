@@ -166,7 +166,7 @@ func (q *Queue) join(call int32) {
 	x := &q.principals[p]
 	x.waiting++
 	x.bytes += w.Bytes
-	x.tokens += w.Tokens
+	x.tokens += w.Tokens + CallTokens
 	if w.Tied {
 		b.tied = append(b.tied, call)
 		return
@@ -202,7 +202,7 @@ func (q *Queue) leave(call int32) {
 	x := &q.principals[w.payer]
 	x.waiting--
 	x.bytes -= w.Bytes
-	x.tokens -= w.Tokens
+	x.tokens -= w.Tokens + CallTokens
 	if w.Tied {
 		for i, other := range b.tied {
 			if other == call {

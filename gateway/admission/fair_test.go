@@ -402,7 +402,7 @@ func TestFair_NobodyFillsTheQueue(t *testing.T) {
 	if bound, _ := q.Refuses(Asking{Principal: 7, Bytes: 1, Tokens: 500, Rate: 10000}); bound != LengthMost {
 		t.Errorf("who has most: bound %v", bound)
 	}
-	few := Asking{Principal: 9, Bytes: 20, Tokens: 500, Rate: 1000}
+	few := Asking{Principal: 9, Bytes: 20, Tokens: 500, Rate: 1000 + 2*CallTokens}
 	bound, wait := q.Refuses(few)
 	if bound != Within || wait != time.Second { // 500 tokens of each of the two others
 		t.Errorf("who has nothing: bound %v after %v", bound, wait)

@@ -91,7 +91,7 @@ type Asking struct {
 	Principal kvblock.Hash // as Waiter's
 	Bytes     int64
 	Tokens    int64         // of prefill that it brings, at most
-	Rate      float64       // tokens of prefill a second that leave the queue; 0: not known
+	Rate      float64       // tokens of prefill a second that leave the queue, CallTokens for each call among them; 0: not known
 	Service   time.Duration // mean service time; 0: not known
 }
 
@@ -106,7 +106,7 @@ func (q *Queue) Wait(a Asking) time.Duration {
 	for left := q.waiting &^ (1<<own - 1); left != 0; left &= left - 1 {
 		b := bits.TrailingZeros32(left)
 		if b == own && q.cfg.Order.Fair() {
-			tokens += q.before(&q.bands[b], principalKey{a.Principal, int8(b)}, a.Tokens)
+			tokens += q.before(&q.bands[b], principalKey{a.Principal, int8(b)}, a.Tokens+CallTokens)
 		} else {
 			tokens += q.bands[b].tokens
 		}
@@ -119,7 +119,7 @@ func (q *Queue) Drain(rate float64) time.Duration {
 	if !(rate > 0) {
 		return 0
 	}
-	return Seconds(float64(q.tokens) / rate)
+	return Seconds(float64(q.tokens+int64(q.calls)*CallTokens) / rate)
 }
 
 // Refuses returns the bound that the call would break, even after others had given way as
@@ -226,7 +226,7 @@ func (q *Queue) count(at int, w *Waiter, sign int) {
 	b := &q.bands[at]
 	b.calls += sign
 	b.bytes += int64(sign) * w.Bytes
-	b.tokens += int64(sign) * w.Tokens
+	b.tokens += int64(sign) * (w.Tokens + CallTokens)
 	q.calls += sign
 	q.bytes += int64(sign) * w.Bytes
 	q.tokens += int64(sign) * w.Tokens

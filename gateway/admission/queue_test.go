@@ -210,9 +210,9 @@ func TestQueue_AgainstAList(t *testing.T) {
 					t.Fatalf("%d calls, %d bytes, %d tokens; want %d, %d, %d", q.Len(), q.Bytes(), q.Tokens(), len(l.list), bytes, tokens)
 				}
 				for _, priority := range []int32{-8, 0, 3, 8} {
-					before := tokens
+					before := tokens + CallTokens*int64(len(l.list))
 					for _, w := range l.below(priority) {
-						before -= w.Tokens
+						before -= w.Tokens + CallTokens
 					}
 					if got := q.Wait(Asking{Priority: priority, Rate: 1}); got != time.Duration(before)*time.Second {
 						t.Fatalf("a call of priority %d waits %v for %d tokens", priority, got, before)
@@ -318,17 +318,17 @@ func TestQueue_RefusesPastEachBound(t *testing.T) {
 		want        Bound
 		wait        time.Duration
 	}{
-		{"empty", 0, 0, 100, 0, 10, 0, Within, 0},
-		{"at the length less one", 2, 1, 1, 1, 10, 0, Within, 200 * time.Millisecond},
-		{"at the length", 3, 1, 1, 1, 10, 0, LengthMost, 300 * time.Millisecond},
-		{"at the bytes", 2, 40, 20, 1, 10, 0, Within, 200 * time.Millisecond},
-		{"over the bytes", 2, 40, 21, 1, 10, 0, BytesMost, 200 * time.Millisecond},
-		{"at the wait", 2, 1, 1, 10, 10, 0, Within, 2 * time.Second},
-		{"over the wait", 2, 1, 1, 11, 10, 0, WaitMost, 2200 * time.Millisecond},
+		{"empty", 0, 0, 100, 0, 5130, 0, Within, 0},
+		{"at the length less one", 2, 1, 1, 1, 5130, 0, Within, 200 * time.Millisecond},
+		{"at the length", 3, 1, 1, 1, 5130, 0, LengthMost, 300 * time.Millisecond},
+		{"at the bytes", 2, 40, 20, 1, 5130, 0, Within, 200 * time.Millisecond},
+		{"over the bytes", 2, 40, 21, 1, 5130, 0, BytesMost, 200 * time.Millisecond},
+		{"at the wait", 2, 1, 1, 4618, 5130, 0, Within, 2 * time.Second},
+		{"over the wait", 2, 1, 1, 5131, 5130, 0, WaitMost, 2200 * time.Millisecond},
 		{"a wait that is not known", 2, 1, 1, 1 << 40, 0, 0, Within, 0},
 		{"a wait beyond all measure", 2, 1, 1, 1 << 60, 1e-300, 0, WaitMost, 24 * time.Hour},
-		{"at the ratio", 2, 1, 1, 5, 10, 250 * time.Millisecond, Within, time.Second},
-		{"over the ratio", 2, 1, 1, 5, 10, 249 * time.Millisecond, WaitMost, time.Second},
+		{"at the ratio", 2, 1, 1, 2053, 5130, 250 * time.Millisecond, Within, time.Second},
+		{"over the ratio", 2, 1, 1, 2053, 5130, 249 * time.Millisecond, WaitMost, time.Second},
 	} {
 		q := New(c)
 		for i := range x.calls {
@@ -342,26 +342,41 @@ func TestQueue_RefusesPastEachBound(t *testing.T) {
 
 func TestSpeed(t *testing.T) {
 	var s Speed
-	if d, ok := s.Time(100); ok {
+	if d, ok := s.Time(1, 100); ok {
 		t.Errorf("100 tokens take %v at a speed that is not known", d)
 	}
 	s.Learn(5, 0)
-	if d, ok := s.Time(100); ok {
+	if d, ok := s.Time(1, 100); ok {
 		t.Errorf("100 tokens take %v where 5 took no time", d)
 	}
 	s = Speed{}
-	s.Learn(1000, time.Second)
-	if d, ok := s.Time(500); !ok || d != 500*time.Millisecond {
+	s.Learn(1000-CallTokens, time.Second)
+	if d, ok := s.Time(0, 500); !ok || d != 500*time.Millisecond {
 		t.Errorf("500 tokens take %v (%v), want 500ms", d, ok)
+	}
+	if d, _ := s.Time(3, 1000); d != 2536*time.Millisecond {
+		t.Errorf("1000 tokens of 3 calls take %v, want 2.536s", d)
 	}
 	for range 1000 {
 		s.Learn(4000, time.Second)
 	}
-	if d, _ := s.Time(4000); d < 999*time.Millisecond || d > 1001*time.Millisecond {
+	if d, _ := s.Time(1, 4000); d < 999*time.Millisecond || d > 1001*time.Millisecond {
 		t.Errorf("4000 tokens take %v, long after a slower time; want 1s", d)
 	}
-	if d, _ := s.Time(1 << 62); d != 24*time.Hour {
+	if d, _ := s.Time(1, 1<<62); d != 24*time.Hour {
 		t.Errorf("2^62 tokens take %v, want a day", d)
+	}
+}
+
+// TestSpeed_ShortPromptsSayLittleOfLongOnes: what 10 tokens take is a step's overhead for the most
+// part, and not what a thousand times as many take a thousand times.
+func TestSpeed_ShortPromptsSayLittleOfLongOnes(t *testing.T) {
+	var s Speed
+	for range 100 {
+		s.Learn(10, 20*time.Millisecond)
+	}
+	if d, _ := s.Time(1, 10_000); d > time.Second {
+		t.Errorf("10,000 tokens take %v", d)
 	}
 }
 

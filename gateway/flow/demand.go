@@ -103,12 +103,12 @@ func (m *Machine) demands(now mono.Time, p *pool) DemandState {
 		d.InRotation++
 		d.Unstarted += b.PendingWork.Tokens
 		d.Outstanding.add(slot, float64(b.Outstanding))
-		if t, ok := m.prefillTime(p, slot, b.PendingWork); ok {
+		if t, ok := m.prefillTime(p, slot, b.PendingWork, int(b.Pending)); ok {
 			d.Begin.add(slot, t.Seconds())
 		}
-		t, ok := s.roomy.Time(usual.Tokens)
+		t, ok := s.roomy.Time(1, usual.Tokens)
 		if !ok {
-			t, ok = m.prefillTime(p, slot, usual)
+			t, ok = m.prefillTime(p, slot, usual, 1)
 		}
 		if ok && t > 0 {
 			speed.add(slot, float64(usual.Tokens)/t.Seconds())

@@ -9,12 +9,20 @@ import (
 	"kvasir/selection"
 )
 
+// usual says of an endpoint that calls of 100 tokens take it 0.1 s each.
+func usual(m *Machine, slot selection.Slot) {
+	m.state[slot].speed.Learn(1000+9*admission.CallTokens, time.Second)
+}
+
 // What leaves the queue is measured while calls wait: an endpoint that is busy with more than
 // prefill drains it slower than its prefill alone would let it, and the rate is never more than
 // the endpoints in rotation can do.
 func TestDrainRate_IsWhatWasSeen(t *testing.T) {
 	const speed = 10_000 // tokens a second of prefill alone
-	for gap, want := range map[time.Duration]float64{100 * time.Millisecond: 1000, time.Millisecond: speed} {
+	for gap, want := range map[time.Duration]float64{
+		100 * time.Millisecond: (100 + admission.CallTokens) / 0.1,
+		time.Millisecond:       speed + admission.CallTokens,
+	} {
 		m := holding(1, admission.FIFO, lightest{}, "a")
 		p := m.pools[0]
 		now := mono.Time(time.Second)
@@ -45,9 +53,10 @@ func TestDrainRate_IsWhatWasSeen(t *testing.T) {
 // A held call whose deadline its first token can't make any more gives its place to the next one,
 // though the deadline itself has not come.
 func TestHold_DropsWhoCannotBeInTime(t *testing.T) {
-	m := holding(1, admission.FIFO, lightest{}, "a")
-	m.state[0].speed.Learn(1000, time.Second) // 100 tokens take 0.1 s
+	m := holding(150, admission.FIFO, lightest{}, "a")
+	usual(m, 0)
 	running := only(t, m.Step(1, Arrive(request(1))))
+	m.Step(1, Arrive(request(9))) // has not begun yet when the other one has
 	firm := func(id int, d time.Duration) *selection.Request {
 		q := request(id)
 		q.Deadline, q.Firm = d, true
@@ -55,7 +64,7 @@ func TestHold_DropsWhoCannotBeInTime(t *testing.T) {
 	}
 	m.Step(2, Arrive(firm(2, time.Second)))
 	m.Step(3, Arrive(firm(3, time.Hour)))
-	at := mono.Time(950 * time.Millisecond) // 50 ms are left, and 100 needed
+	at := mono.Time(850 * time.Millisecond) // 150 ms are left, and 200 needed
 	var said []Action
 	for _, a := range m.Step(at, FirstToken(running.Ticket, 0)) {
 		if a.Kind == GiveUp || a.Kind == Dispatch {

@@ -46,8 +46,8 @@ func (m *Machine) shouldFollow(now mono.Time, c *call, p *pool) bool {
 	if saved.Tokens < int64(p.flights.Config().MinTokens) {
 		return false
 	}
-	gain, known := m.prefillTime(p, l.slot, saved)
-	left, both := m.prefillTime(p, l.slot, l.ahead.Plus(l.work))
+	gain, known := m.prefillTime(p, l.slot, saved, 0)
+	left, both := m.prefillTime(p, l.slot, l.ahead.Plus(l.work), 1)
 	if !known || !both {
 		return true
 	}

@@ -146,11 +146,11 @@ func TestFlight_OnlyWhereItPays(t *testing.T) {
 	if first.Slot != 0 {
 		t.Fatalf("the leader is at slot %d", first.Slot)
 	}
-	// It has 2,000 ns to go when it is sent; a sibling saves 60 blocks of 16 tokens.
-	if a := only(t, m.Step(10+79, Arrive(child(2, 1)))); a.Kind != Dispatch {
+	// It has 2,512 ns to go when it is sent; a sibling saves 60 blocks of 16 tokens.
+	if a := only(t, m.Step(10+591, Arrive(child(2, 1)))); a.Kind != Dispatch {
 		t.Errorf("a call waits though that takes too long: %+v", a)
 	}
-	if a := only(t, m.Step(10+80, Arrive(child(3, 1)))); a.Kind != Hold {
+	if a := only(t, m.Step(10+592, Arrive(child(3, 1)))); a.Kind != Hold {
 		t.Errorf("a call does not wait: %+v", a)
 	}
 	m = siblings(time.Second, &overlapping{}, "a", "b", "c")

@@ -59,21 +59,22 @@ func (m *Machine) hasRoom(now mono.Time, p *pool, slot selection.Slot) bool {
 	if c.Work == 0 {
 		return true
 	}
-	d, known := m.prefillTime(p, slot, s.unstarted)
+	d, known := m.prefillTime(p, slot, s.unstarted, s.unstartedCalls)
 	return known && d < c.Work
 }
 
-// prefillTime predicts how long the endpoint takes for the work: as its policy does, but no less
-// than it has taken lately. A policy that learns what is usual hears of a slow spell as of
-// outliers at first, and while an engine lacks KV blocks prefill is not what takes the time.
-func (m *Machine) prefillTime(p *pool, slot selection.Slot, w selection.Work) (time.Duration, bool) {
-	lately, seen := m.state[slot].speed.Time(w.Tokens)
-	if p.predictor != nil {
-		if d, ok := p.predictor.PrefillTime(slot, w); ok {
-			return max(d, lately), true
-		}
+// prefillTime predicts how long the endpoint takes for the work of so many calls: as it has taken
+// lately, or, before it has shown that, as its policy says. A policy that learns what is usual
+// hears of a slow spell as of outliers at first, and while an engine lacks KV blocks prefill is
+// not what takes the time.
+func (m *Machine) prefillTime(p *pool, slot selection.Slot, w selection.Work, calls int) (time.Duration, bool) {
+	if d, seen := m.state[slot].speed.Time(calls, w.Tokens); seen {
+		return d, true
 	}
-	return lately, seen
+	if p.predictor != nil {
+		return p.predictor.PrefillTime(slot, w)
+	}
+	return 0, false
 }
 
 // makesRoom reports whether a report may change who can go.
@@ -92,29 +93,27 @@ func (m *Machine) needs(now mono.Time, c *call, p *pool) (tokens int64, d time.D
 		if i == 0 || w.Tokens < tokens {
 			tokens = w.Tokens
 		}
-		if t, ok := m.prefillTime(p, slot, w); ok && (!found || t < d) {
+		if t, ok := m.prefillTime(p, slot, w, 1); ok && (!found || t < d) {
 			d, found = t, true
 		}
 	}
 	return tokens, d
 }
 
-// drainRate returns how many tokens of prefill a second leave the pool's queue: as they have done
-// lately while calls waited, but no more than the endpoints in rotation do together by
-// themselves; 0 where neither is known. Endpoints that decode, or lack KV blocks, do less than
-// their prefill alone would let them.
+// drainRate returns how many tokens of prefill a second leave the pool's queue, admission.CallTokens
+// for each call among them: as they have done lately while calls waited, but no more than the
+// endpoints in rotation do together by themselves; 0 where neither is known. Endpoints that decode,
+// or lack KV blocks, do less than their prefill alone would let them.
 func (m *Machine) drainRate(now mono.Time, p *pool) float64 {
 	rate := m.prefillRate(now, p)
-	if d, known := p.drain.Time(1000); known && d > 0 {
-		if lately := 1000 / d.Seconds(); rate == 0 || lately < rate {
-			rate = lately
-		}
+	if lately := p.drain.Rate(); lately > 0 && (rate == 0 || lately < rate) {
+		rate = lately
 	}
 	return rate
 }
 
-// prefillRate returns how many tokens of prefill a second the pool's endpoints in rotation do
-// together; 0 where none is known.
+// prefillRate returns how many tokens of prefill a second, likewise, the pool's endpoints in
+// rotation do together; 0 where none is known.
 func (m *Machine) prefillRate(now mono.Time, p *pool) float64 {
 	const probe = 1000 // of which the time is asked
 	rate := 0.0
@@ -123,8 +122,8 @@ func (m *Machine) prefillRate(now mono.Time, p *pool) float64 {
 		if s.draining || !s.breaker.Permits(now) {
 			continue
 		}
-		if d, ok := m.prefillTime(p, slot, selection.Prefill(probe, 0)); ok && d > 0 {
-			rate += probe / d.Seconds()
+		if d, ok := m.prefillTime(p, slot, selection.Prefill(probe, 0), 1); ok && d > 0 {
+			rate += (probe + admission.CallTokens) / d.Seconds()
 		}
 	}
 	return rate
@@ -196,8 +195,7 @@ func (m *Machine) hold(now mono.Time, i int32, p *pool) {
 		rank = c.deadline(p)
 	}
 	due, until := c.due(), mono.Time(0)
-	if due != mono.Never { // later it can't be in time on an idle endpoint
-		due = due.Add(-own)
+	if due != mono.Never {
 		until = max(due, 1)
 	}
 	if p.queue.Len() == 0 {

@@ -120,7 +120,7 @@ func TestHold_RoomOfTheSameInstant(t *testing.T) {
 
 func TestHold_LeastSlackGoesByDeadlineLessPrefill(t *testing.T) {
 	m := holding(1, admission.LeastSlack, lightest{}, "a")
-	m.state[0].speed.Learn(1000, time.Second)
+	m.state[0].speed.Learn(1000-admission.CallTokens, time.Second)
 	first := only(t, m.Step(1, Arrive(request(1))))
 	ask := func(id, tokens int, deadline time.Duration) {
 		q := request(id)
@@ -129,9 +129,9 @@ func TestHold_LeastSlackGoesByDeadlineLessPrefill(t *testing.T) {
 			t.Fatalf("call %d: %+v", id, a)
 		}
 	}
-	ask(2, 1000, 10*time.Second) // 9 s
-	ask(3, 5000, 12*time.Second) // 7 s
-	ask(4, 10, 8*time.Second)    // 7.99 s
+	ask(2, 1000, 10*time.Second) // 8.5 s
+	ask(3, 5000, 12*time.Second) // 6.5 s
+	ask(4, 10, 8*time.Second)    // 7.5 s
 	ask(5, 10, 0)                // as long as calls may wait
 	order := []selection.CallID{}
 	for now, a := mono.Time(1000), first; len(order) < 4; now += 1000 {
@@ -160,7 +160,7 @@ func TestHold_RefusesPastABound(t *testing.T) {
 		pool.Queue.Tokens = 1
 		x.change(&pool.Queue)
 		m := New(newConfig(pool))
-		m.state[0].speed.Learn(1000, time.Second)
+		usual(m, 0)
 		for i := range 4 {
 			q := request(i + 1)
 			q.Bytes = 10
@@ -362,13 +362,13 @@ func (predicting) PrefillTime(slot selection.Slot, w selection.Work) (time.Durat
 	return time.Duration(w.Tokens) * time.Duration(slot+1), slot < 2
 }
 
-// TestRoom_IsWhatThePolicyPredicts, or what the endpoint has done lately.
+// TestRoom_IsWhatThePolicyPredicts, and what the endpoint has shown lately once it has.
 func TestRoom_IsWhatThePolicyPredicts(t *testing.T) {
 	pool := newTestPool("p", predicting{}, "a", "b", "c", "d")
 	pool.Queue = admission.Default()
 	pool.Queue.Work = 250
 	m := New(newConfig(pool))
-	m.state[3].speed.Learn(1e9, time.Second) // a nanosecond a token
+	m.state[3].speed.Learn(9*admission.CallTokens+1000, time.Microsecond) // 0.1 µs a call
 	for i := range 20 {
 		m.Step(mono.Time(i+1), Arrive(request(i+1)))
 	}
@@ -636,7 +636,7 @@ func TestHold_TheLowerPoolIsUsedWhereTheHigherIsBusy(t *testing.T) {
 // Whoever brings the most prefill goes first: short calls wait until they are given up.
 func TestHold_LeastSlackStarvesNobody(t *testing.T) {
 	m := holding(1, admission.LeastSlack, lightest{}, "a")
-	m.state[0].speed.Learn(1000, time.Second)
+	m.state[0].speed.Learn(1000-admission.CallTokens, time.Second)
 	running := only(t, m.Step(1, Arrive(request(1))))
 	m.Step(2, Arrive(request(2))) // 0.1 s of work, wanted within max_wait
 	now := mono.Time(2)

@@ -32,7 +32,7 @@ func (m *Machine) alone(p *pool, slot selection.Slot, w selection.Work) (time.Du
 			return max(d, leastAlone), true
 		}
 	}
-	d, ok := m.state[slot].roomy.Time(w.Tokens)
+	d, ok := m.state[slot].roomy.Time(1, w.Tokens)
 	return max(d, leastAlone), ok
 }
 

@@ -84,7 +84,7 @@ func TestLimit_GoesByHowLateFirstTokensAre(t *testing.T) {
 		}
 		return m.Snapshot(at).Pools[0].Endpoints[0].Limit
 	}
-	late, long := limit(100, 2*time.Second), limit(2000, 2*time.Second)
+	late, long := limit(100, 2*time.Second), limit(20*100+19*admission.CallTokens, 2*time.Second)
 	if late >= 10 || long < 20 {
 		t.Errorf("calls that are 20 times as late: limit %d; calls that are 20 times as long: %d", late, long)
 	}

@@ -387,7 +387,7 @@ func (m *Machine) dispatch(now mono.Time, i int32) (*pool, fate) {
 				if c.due() != mono.Never {
 					switch wait, own, known := m.soonest(now, c, p, p.view.Candidates); {
 					case !known:
-					case c.phase == running && m.tooLate(now, c, p, wait, own): // it is new
+					case c.phase == running && m.tooLate(now, c, p, wait, own) && !m.beginsAtOnce(p, p.view.Candidates): // it is new
 						return p, late
 					case c.phase == held && now.Add(wait+own) > c.due(): // its place is worth more to the next one
 						return p, passed

@@ -43,7 +43,7 @@ func (m *Machine) saturation(now mono.Time, p *pool) admission.Saturation {
 		along(admission.KVUsage, usage, c.KVUsage, known)
 		rate, known := s.preempting.Rate(now, p.view.MaxAge)
 		along(admission.Preemptions, rate, c.Preemptions, known)
-		begin, known := m.prefillTime(p, slot, s.unstarted)
+		begin, known := m.prefillTime(p, slot, s.unstarted, s.unstartedCalls)
 		along(admission.Waiting, begin.Seconds(), slo.Seconds(), known && c.Waiting > 0)
 		along(admission.TTFT, (wait + begin).Seconds(), slo.Seconds(), known)
 		g.Add(r)
@@ -143,10 +143,20 @@ func (m *Machine) tooLate(now mono.Time, c *call, p *pool, wait, own time.Durati
 	return p.overload.Ramp.Refuses(wait, c.due().Sub(now)-own, r.Float64())
 }
 
+// beginsAtOnce reports whether one of the slots has no prefill to do. A new call is not refused
+// there, whatever is thought of how long it takes: only a call that is tried teaches what is true.
+func (m *Machine) beginsAtOnce(p *pool, slots []selection.Slot) bool {
+	for _, slot := range slots {
+		if m.found(p, slot).Pending == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // soonest predicts what a call takes to its first token that is sent now to one of the slots, on
 // the endpoint that is best for that: the wait for those before it, and its own prefill; false
-// where nothing is known. Without a queue that is
-// the policy's word alone.
+// where nothing is known. Without a queue only a pool whose policy predicts is asked.
 func (m *Machine) soonest(now mono.Time, c *call, p *pool, slots []selection.Slot) (wait, own time.Duration, known bool) {
 	if p.predictor == nil && p.queue == nil {
 		return 0, 0, false
@@ -160,12 +170,13 @@ func (m *Machine) soonest(now mono.Time, c *call, p *pool, slots []selection.Slo
 		if s := &m.state[slot]; s.draining || !s.breaker.Permits(now) {
 			continue
 		}
+		before := m.found(p, slot)
 		work := c.request.Work(selection.OverlapAt(p.view.Overlap, slot))
-		all, ok := m.prefillTime(p, slot, work.Plus(m.found(p, slot).PendingWork))
+		all, ok := m.prefillTime(p, slot, work.Plus(before.PendingWork), int(before.Pending)+1)
 		if !ok || known && all >= best {
 			continue
 		}
-		alone, _ := m.prefillTime(p, slot, work)
+		alone, _ := m.prefillTime(p, slot, work, 1)
 		best, own, known = all, min(alone, all), true
 	}
 	return best - own, own, known

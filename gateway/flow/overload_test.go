@@ -67,7 +67,7 @@ func TestHold_LowerPriorityGivesWay(t *testing.T) {
 		"calls":  func(c *Config) { c.Calls = 4 },
 	} {
 		m := crowded(change)
-		m.state[0].speed.Learn(1000, time.Second)
+		usual(m, 0)
 		m.Step(1, Arrive(request(1)))
 		for i, priority := range []int32{-1, 0, -1} {
 			m.Step(mono.Time(2+i), Arrive(urgent(2+i, priority)))
@@ -136,7 +136,7 @@ func TestHold_NobodyGivesWayInVain(t *testing.T) {
 // TestHold_WaitIsThatOfTheBand: who goes later does not count.
 func TestHold_WaitIsThatOfTheBand(t *testing.T) {
 	m := crowded(func(c *Config) { c.Pools[0].Queue.MaxWait = 150 * time.Millisecond })
-	m.state[0].speed.Learn(1000, time.Second)
+	usual(m, 0)
 	m.Step(1, Arrive(request(1)))
 	m.Step(2, Arrive(urgent(2, 0)))
 	m.Step(3, Arrive(urgent(3, 0)))
@@ -150,7 +150,7 @@ func TestHold_WaitIsThatOfTheBand(t *testing.T) {
 
 func TestHold_WaitIsBoundByTheMeanServiceTime(t *testing.T) {
 	m := crowded(func(c *Config) { c.Pools[0].Queue.MaxWaitRatio = 2 })
-	m.state[0].speed.Learn(1000, time.Second)
+	usual(m, 0)
 	a := only(t, m.Step(1, Arrive(request(1))))
 	m.Step(2, FirstToken(a.Ticket, 0))
 	m.Step(1+mono.Time(90*time.Millisecond), Done(a.Ticket, 0, attempt.Success, Usage{}))
@@ -283,7 +283,7 @@ func TestSaturation_IsTheMeanOfEachEndpointsWorstAxis(t *testing.T) {
 		t.Errorf("what is not known is known: %+v", s.Axes)
 	}
 	// An endpoint's unstarted prefill counts against the SLO.
-	m.state[2].speed.Learn(1000, time.Second)
+	m.state[2].speed.Learn(1000-admission.CallTokens, time.Second)
 	m.state[2].unstarted = selection.Prefill(3000, 0)
 	s = m.Snapshot(12).Pools[0].Saturation
 	if s.Axes[admission.TTFT] != admission.AtLevel(3) || s.Leads != admission.TTFT {
@@ -388,5 +388,35 @@ func TestPreemptions_ThrottleAnEndpoint(t *testing.T) {
 	put(mono.Time(2*time.Second)+1, 9)
 	if d := only(t, m.Step(mono.Time(2*time.Second)+10, Arrive(request(4)))); d.Slot != 0 {
 		t.Errorf("slot %d, after preemptions have ended", d.Slot)
+	}
+}
+
+// TestOverload_NobodyIsRefusedOnAnIdleEndpoint: whatever short prompts have taught about how long a
+// long one takes, it is sent where there is nothing to wait for, and what it takes is learnt.
+func TestOverload_NobodyIsRefusedOnAnIdleEndpoint(t *testing.T) {
+	pool := newTestPool("p", lightest{}, "a", "b")
+	pool.Queue, pool.Overload = admission.Default(), admission.DefaultOverload()
+	m := New(newConfig(pool))
+	now := mono.Time(1)
+	for id := range 150 {
+		q := request(id + 1)
+		q.InputTokens = 10
+		a := only(t, m.Step(now, Arrive(q)))
+		now = now.Add(20 * time.Millisecond) // a step of an engine, whatever the prompt
+		m.Step(now, FirstToken(a.Ticket, a.Attempt))
+		m.Step(now, Done(a.Ticket, a.Attempt, attempt.Success, Usage{}))
+		now++
+	}
+	for id := range 5 {
+		q := request(1000 + id)
+		q.InputTokens, q.Firm, q.Deadline = 1_000_000, true, 15*time.Second
+		got := words(m.Step(now, Arrive(q)))
+		if len(got) != 1 || got[0].Kind != Dispatch {
+			t.Fatalf("prompt %d: %+v", id, got)
+		}
+		now = now.Add(14 * time.Second)
+		m.Step(now, FirstToken(got[0].Ticket, got[0].Attempt))
+		m.Step(now, Done(got[0].Ticket, got[0].Attempt, attempt.Success, Usage{}))
+		now++
 	}
 }
