@@ -185,6 +185,10 @@ func (c *call) join() bool {
 	}
 	s := &x.second
 	c.record.Hedged = true
+	if c.record.Attempts == 0 { // the client had left before the first was sent
+		r := &s.record
+		c.record.Pool, c.record.Endpoint, c.record.Policy, c.record.Sent = r.Pool, r.Endpoint, r.Policy, r.Sent
+	}
 	c.record.Attempts += s.record.Attempts
 	if int(x.speaker.Load()) == secondRunner {
 		c.become(s)

@@ -60,3 +60,23 @@ func TestRace_TheMachineSaysWhoWins(t *testing.T) {
 		t.Error("the client goes to who asked first, not to who won")
 	}
 }
+
+// TestRace_TheRecordNamesTheOnlyAttempt where the client left before the first one was sent, and
+// the second had been.
+func TestRace_TheRecordNamesTheOnlyAttempt(t *testing.T) {
+	c := &call{scratch: newScratch(), try: newTry()}
+	c.race = &race{second: *c, over: make(chan struct{})}
+	x := c.race
+	x.speaker.Store(firstRunner)
+	x.second.try = newTry()
+	x.second.answer.endpoint = &endpoint{name: "b"}
+	r := &x.second.record
+	r.Attempts, r.Pool, r.Endpoint, r.Policy = 1, "p", "b", "random"
+	close(x.over)
+	if c.join() {
+		t.Fatal("the second has ended the call")
+	}
+	if r := c.record; !r.Hedged || r.Attempts != 1 || r.Pool != "p" || r.Endpoint != "b" || r.Policy != "random" {
+		t.Errorf("hedged %v, %d attempts at %q of %q by %q; want 1 at b of p by random", r.Hedged, r.Attempts, r.Endpoint, r.Pool, r.Policy)
+	}
+}
