@@ -21,7 +21,7 @@ type persona struct {
 // their own have it by the key's name. Calls without a key are a tenant's too.
 var personas = []persona{
 	{name: "acme-chat", tenant: "acme"},
-	{name: "acme-bulk", tenant: "acme", caps: "{concurrency: 3}"},
+	{name: "acme-bulk", tenant: "acme", caps: "{concurrency: 6}"},
 	{name: "vip", tenant: "vip", raise: true},
 	{name: "nightly", tenant: "research", low: true},
 	{name: "loner", tenant: "loner"},
@@ -38,10 +38,10 @@ type tenant struct {
 
 // tenants have caps that bite now and then. loner is in no list: it has what nobody is denied.
 var tenants = []tenant{
-	{"acme", "", 3, 14, 0, 0},
-	{"vip", "", 1, 0, 1200, 0},
-	{"research", "background", 1, 6, 600, 0},
-	{"guests", "", 0.5, 0, 0, 60000},
+	{"acme", "", 3, 12, 0, 0},
+	{"vip", "", 1, 0, 2400, 0},
+	{"research", "background", 1, 6, 1500, 0},
+	{"guests", "", 0.5, 0, 0, 300000},
 }
 
 // burstSeconds is what rpm and tpm save up: in the run's first seconds that much more may come.
@@ -93,7 +93,7 @@ func configureTenants(keys map[string]string, hash func(string) string) string {
 	}
 	fmt.Fprintf(&s, "classes:\n  - {name: %s, priority: 2, deadline: %s}\n", urgentClass, urgentDeadline)
 	s.WriteString("  - {name: interactive}\n  - {name: background, priority: -1}\n")
-	s.WriteString("fan_out: {concurrency: 3, waiting: 4, max_wait: 300ms}\n")
+	s.WriteString("fan_out: {concurrency: 2, waiting: 2, max_wait: 200ms}\n")
 	return s.String()
 }
 

@@ -33,7 +33,7 @@ func (s *soak) summary() {
 	line("hedges", "%.0f won, %.0f lost, %.0f failed; the other attempt was aborted %s after the first content", hedges("won"), hedges("lost"), hedges("failed"), spread(t.Beaten))
 	line("refused", "%s", listed(t.Refusals))
 	line("over a limit", "%s", s.limited())
-	line("out of rotation", "%.0f times, by a breaker or by health", s.page.Sum("kvasir_ejections_total"))
+	line("out of rotation", "%.0f times, by a breaker or by health; %.0f calls ended at a model's second pool", s.page.Sum("kvasir_ejections_total"), s.spilled())
 	line("retries", "%d; %.0f calls came again", t.Retries, s.page.Sum("kvasir_incoming_retries_total"))
 	line("aborts", "%s", spread(t.Aborts))
 	line("violations", "%d", s.book.Rules.Broken())
@@ -64,6 +64,17 @@ func listed(counts map[string]int) string {
 		return "none"
 	}
 	return strings.Join(names, ", ")
+}
+
+// spilled returns how many calls ended at a pool that is not its model's first.
+func (s *soak) spilled() float64 {
+	n := 0.0
+	for _, m := range models {
+		for _, p := range m.pools[1:] {
+			n += s.page.Sum("kvasir_calls_total", `pool="`+p.name+`"`)
+		}
+	}
+	return n
 }
 
 // limited lists what limits have refused, by whose limit it was and which.

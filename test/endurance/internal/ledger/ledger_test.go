@@ -177,8 +177,8 @@ func TestJudge(t *testing.T) {
 		"hedged, to be made once":  {func(c *Call, r *Result, a *Attempt, recs *[]Record) { hedged(c, r, a, recs, 0); c.Once = true }, "6"},
 		"hedged, though it is low": {func(c *Call, r *Result, a *Attempt, recs *[]Record) { hedged(c, r, a, recs, 0); c.Low = true }, "6"},
 		"two at a time, not hedged": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
-			hedged(c, r, a, recs, 2*time.Second)
-			(*recs)[0].Hedged = false
+			hedged(c, r, a, recs, 0)
+			(*recs)[0].Hedged, a.Ended = false, a.Arrived.Add(3*time.Second)
 		}, "6"},
 		"hedged, not recorded": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
 			hedged(c, r, a, recs, 0)
