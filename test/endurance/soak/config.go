@@ -112,7 +112,7 @@ func tune(b *program.Binary) tuned {
 			t.retry += line
 		}
 	}
-	for _, line := range []string{"  max_ejection: 1s\n", "  busy: 100ms\n", "  max_busy: 300ms\n", "  slow_start: 1s\n", "  stall: 2s\n"} {
+	for _, line := range []string{"  max_ejection: 1s\n", "  busy: 100ms\n", "  max_busy: 300ms\n", "  slow_start: 1s\n", "  stall: 3s\n"} {
 		if probe("health", line) {
 			t.health += line
 		}
@@ -142,7 +142,9 @@ func tune(b *program.Binary) tuned {
 		t.used = append(t.used, "keys", "tenants", "classes", "fan_out")
 	}
 	t.hangs = true
-	for _, line := range []string{"  header: 2s\n", "  first_token: 3s\n", "  progress: 3s\n", "  idle: 3s\n", fmt.Sprintf("  total: %v\n", total)} {
+	// Above the -abort of 2s, as health.stall: that the other attempt of a hedged call is aborted must
+	// not be a timeout's doing.
+	for _, line := range []string{"  header: 3s\n", "  first_token: 4s\n", "  progress: 3s\n", "  idle: 3s\n", fmt.Sprintf("  total: %v\n", total)} {
 		if probe("timeouts", line) {
 			t.timeouts += line
 			if strings.Contains(line, "total") {
