@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -53,7 +54,8 @@ func (b *Book) judgeHedge(c *Call, check checkFunc) {
 // content, and what runs then is aborted.
 func (b *Book) judgeBeaten(c *Call, winner *Attempt, check checkFunc) {
 	first := winner.Content
-	if first.IsZero() {
+	// An error is told once both have failed.
+	if first.IsZero() || winner.Status >= 300 || strings.HasPrefix(winner.Fault, "in-band") {
 		return
 	}
 	for _, a := range c.attempts {
@@ -80,7 +82,8 @@ func (b *Book) judgeBeaten(c *Call, winner *Attempt, check checkFunc) {
 // anyGood returns an attempt that ran to the end of a whole answer; nil: there is none.
 func (c *Call) anyGood() *Attempt {
 	for _, a := range c.attempts {
-		if a.Whole && a.Status < 300 && !a.Ended.IsZero() && a.Aborted.IsZero() && !a.uncertain() && !a.Unfit {
+		coded := a.Coded && c.result.Ahead // it can't follow a heartbeat
+		if !coded && a.Whole && a.Status < 300 && !a.Ended.IsZero() && a.Aborted.IsZero() && !a.uncertain() && !a.Unfit {
 			return a
 		}
 	}

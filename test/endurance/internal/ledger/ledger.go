@@ -476,5 +476,5 @@ func (b *Book) ripe(c *Call) bool {
 			return false
 		}
 	}
-	return len(c.records) > 0 || c.Expect.Unrecorded || c.Expect.MayUnrecord && since > b.limits.Settle+b.limits.AbortBound
+	return len(c.records) > 0 || c.Expect.Unrecorded || c.Expect.MayUnrecord && since > b.limits.Settle+max(b.limits.AbortBound, c.Expect.AbortIn)
 }
