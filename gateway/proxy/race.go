@@ -142,11 +142,22 @@ func (c *call) wins() bool {
 			if x.winner != c.answer.action.Attempt {
 				return false
 			}
+		case <-x.otherOver(c):
+			// The second has ended, with the call where it took it: an answer that quotes a key
+			// ends a call without being passed on.
 		case <-c.ctx.Done():
 			return false
 		}
 	}
 	return c.takes()
+}
+
+// otherOver returns what is closed once the attempt beside the first has ended; nil for the second.
+func (x *race) otherOver(c *call) <-chan struct{} {
+	if c.runner == firstRunner {
+		return x.ended()
+	}
+	return nil
 }
 
 // takes makes this attempt the one that ends the call. It reports false where the other one does.
@@ -158,7 +169,10 @@ func (c *call) takes() bool {
 	if !x.speaker.CompareAndSwap(nobody, int32(c.runner)) {
 		return false
 	}
-	if c.runner == firstRunner && x.started.Load() {
+	switch {
+	case c.runner == secondRunner:
+		x.dog.cut(c.request.ID, x.number-1)
+	case x.started.Load():
 		x.second.dog.cut(c.request.ID, x.number)
 	}
 	return true
