@@ -62,7 +62,7 @@ var (
 	reloadSuccessful = series{name: "kvasir_config_reload_successful", kind: "gauge", unit: "boolean",
 		help: "0 while the configuration that was read last was refused, and the one before is in service."}
 	retriesTotal = series{name: "kvasir_retries_total", kind: "counter", unit: "attempts", labels: byPool,
-		help: "Upstream attempts that ended and were not their call's first, by the attempt's own pool."}
+		help: "Upstream attempts that ended and were not their call's first, by the attempt's own pool. A hedge is none."}
 	continuationsTotal = series{name: "kvasir_continuations_total", kind: "counter", unit: "breaks", labels: append(slices.Clone(byPool), "outcome"),
 		help: "Streamed answers that broke off at an endpoint of the pool and were to go on elsewhere (models.X.continue), by what became of them. continued: another endpoint went on; failed: none did, and the stream ended with an error; client_gone: the client left before."}
 	repeatedTotal = series{name: "kvasir_incoming_retries_total", kind: "counter", unit: "calls", labels: []string{"sign"},

@@ -293,6 +293,48 @@ func TestF27_OneFailsOrBoth(t *testing.T) {
 }
 
 // Field case F27: hedges are bounded by their budget.
+// TestHedge_AnAnswerThatQuotesTheKeyEndsTheCall, of the second attempt, which is withheld: the first,
+// which has an answer too by then, or hangs, does not keep the client waiting.
+func TestHedge_AnAnswerThatQuotesTheKeyEndsTheCall(t *testing.T) {
+	for name, hangs := range map[string]bool{"the first answers": false, "the first hangs": true} {
+		for _, request := range []string{streamed, unstreamed} {
+			t.Run(name, func(t *testing.T) {
+				s := hedged(2, func(c *scripted.Call, before int) {
+					switch {
+					case before == 1:
+						replies(c, secretKey)
+					case hangs:
+						<-c.Gone()
+					default:
+						time.Sleep(4 * hedgeAfter)
+						replies(c, "first")
+					}
+				})
+				config := s.config
+				s.config = func(c *proxy.Config) {
+					config(c)
+					for p := range c.Models[0].Pools {
+						for e := range c.Models[0].Pools[p].Endpoints {
+							c.Models[0].Pools[p].Endpoints[e].Key = secretKey
+						}
+					}
+				}
+				r := newRig(t, s)
+				defer r.close()
+				began := time.Now()
+				a := r.post(chatPath, request)
+				if took := time.Since(began); took > time.Second || strings.Contains(a.body, secretKey) || strings.Contains(a.body, "first") {
+					t.Errorf("after %v: status %d, %v: %q", took, a.status, a.err, a.body)
+				}
+				if c := r.record(); c.int("attempts") != 2 || !c.has("hedged") || c.string("outcome") != "endpoint_failure" {
+					t.Errorf("record %v", c)
+				}
+				r.settle()
+			})
+		}
+	}
+}
+
 func TestF27_HedgesAreBoundedByTheirBudget(t *testing.T) {
 	s := hedged(2, func(c *scripted.Call, _ int) { c.Pause(3 * hedgeAfter); replies(c, "answer") })
 	on := s.config

@@ -7,6 +7,7 @@ import (
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/selection"
+	"kvasir/telemetry"
 )
 
 // Two attempts of a call that run at the same time race for the client. The first runs on the
@@ -200,6 +201,7 @@ func (c *call) join() bool {
 	}
 	s := &x.second
 	c.record.Hedged = true
+	takePlace(&c.record, &s.record)
 	c.record.Attempts += s.record.Attempts
 	if int(x.speaker.Load()) == secondRunner {
 		c.become(s)
@@ -214,9 +216,18 @@ func (c *call) join() bool {
 func (c *call) become(s *call) {
 	r := s.record
 	r.Hedged, r.Attempts, r.Tried, r.Pick = c.record.Hedged, c.record.Attempts, c.record.Tried, c.record.Pick
+	takePlace(&r, &c.record)
 	c.record = r
 	c.try, s.try = s.try, c.try
 	c.held, c.abort, c.leaked = false, s.abort, s.leaked
+}
+
+// takePlace says where a call was sent by its other attempt, where this one was not sent: the client
+// had left by then.
+func takePlace(r, other *telemetry.Call) {
+	if r.Endpoint == "" {
+		r.Pool, r.Endpoint, r.Policy, r.Sent = other.Pool, other.Endpoint, other.Policy, other.Sent
+	}
 }
 
 // conclude ends a call with a failure after which no attempt follows: its own, or the second's.

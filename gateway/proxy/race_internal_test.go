@@ -270,3 +270,30 @@ func TestEndRace_EndsBothWatches(t *testing.T) {
 		}
 	}
 }
+
+// TestRace_TheRecordNamesTheOnlyAttempt that was sent, where the client left before the other one
+// was, whichever of the two notices that first.
+func TestRace_TheRecordNamesTheOnlyAttempt(t *testing.T) {
+	for sent := range 2 {
+		for speaker := range 2 {
+			c := &call{scratch: newScratch(), try: newTry()}
+			c.race = &race{second: *c, over: make(chan struct{})}
+			x := c.race
+			x.second.try = newTry()
+			c.answer.endpoint, x.second.answer.endpoint = &endpoint{name: "b"}, &endpoint{name: "b"}
+			r := &c.record
+			if sent == secondRunner {
+				r = &x.second.record
+			}
+			r.Attempts, r.Pool, r.Endpoint, r.Policy = 1, "p", "b", "random"
+			x.speaker.Store(int32(speaker))
+			close(x.over)
+			if c.join() != (speaker == secondRunner) {
+				t.Errorf("sent %d, speaker %d: who has ended the call is mistaken", sent, speaker)
+			}
+			if r := c.record; !r.Hedged || r.Attempts != 1 || r.Pool != "p" || r.Endpoint != "b" || r.Policy != "random" {
+				t.Errorf("sent %d, speaker %d: hedged %v, %d attempts at %q of %q by %q; want 1 at b of p by random", sent, speaker, r.Hedged, r.Attempts, r.Endpoint, r.Pool, r.Policy)
+			}
+		}
+	}
+}

@@ -16,10 +16,12 @@ import (
 // caller makes calls. Everything follows from the run's seed and the call's number.
 type caller struct {
 	seed      uint64
-	routes    []string // those that the gateway has
-	gzip      bool     // it takes compressed bodies
-	clientKey string
-	canary    string // in every prompt
+	routes    []string          // those that the gateway has
+	gzip      bool              // it takes compressed bodies
+	tenants   bool              // it knows tenants, classes and keys
+	keys      map[string]string // of personas, by name
+	clientKey string            // of a gateway that asks for none
+	canary    string            // in every prompt
 	bound     time.Duration
 }
 
@@ -48,6 +50,9 @@ var clientKinds = []struct {
 	{15, "wrong model", (*caller).wrongModel},
 	{15, "wrong route", (*caller).wrongRoute},
 	{10, "oversize", (*caller).oversize},
+	{12, "bad header", (*caller).badHeader},
+	{8, "asks for too much", (*caller).raises},
+	{8, "unknown key", (*caller).unknownKey},
 	{8, "garbage", (*caller).garbage},
 	{3, "stalled body", (*caller).stalledBody},
 	{3, "stalled head", (*caller).stalledHead},
@@ -66,6 +71,7 @@ func (s *caller) call(n uint64) (*ledger.Call, *client.Behaviour) {
 		if k -= kind.weight; k < 0 {
 			c.Kind = kind.name
 			s.ask(r, c)
+			s.identify(rand.New(rand.NewPCG(s.seed, n<<8|0xff)), c)
 			return c, kind.make(s, r, c)
 		}
 	}
@@ -121,7 +127,11 @@ func (s *caller) body(c *ledger.Call, text string) string {
 func (s *caller) head(c *ledger.Call, method, target string, lines ...string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: gateway\r\nX-Request-Id: %s\r\n", method, target, c.ID)
-	fmt.Fprintf(&b, "Content-Type: application/json\r\nAuthorization: Bearer %s\r\nX-Api-Key: %s\r\nCookie: session=%s\r\nApi-Key: %s\r\n", s.clientKey, s.clientKey, s.clientKey, s.clientKey)
+	fmt.Fprintf(&b, "Content-Type: application/json\r\nCookie: session=%s\r\nApi-Key: %s\r\n", s.clientKey, s.clientKey)
+	if c.Key != "" {
+		fmt.Fprintf(&b, "Authorization: Bearer %s\r\nX-Api-Key: %s\r\n", c.Key, c.Key)
+	}
+	lines = append(lines, c.Header...)
 	for _, l := range lines {
 		b.WriteString(l + "\r\n")
 	}
@@ -272,6 +282,37 @@ func (s *caller) oversize(r *rand.Rand, c *ledger.Call) *client.Behaviour {
 		return &client.Behaviour{Wire: append(s.head(c, "POST", c.Route, "Transfer-Encoding: chunked"), chunks(r, body)...)}
 	}
 	return &client.Behaviour{Wire: s.request(c, body)}
+}
+
+// badHeader says something of the call that can't be read.
+func (s *caller) badHeader(r *rand.Rand, c *ledger.Call) *client.Behaviour {
+	if !s.tenants {
+		return s.plain(r, c)
+	}
+	c.Expect.Refused = []string{"bad_request"}
+	c.Header = []string{badHeaders[r.IntN(len(badHeaders))]}
+	return &client.Behaviour{Wire: s.request(c, c.Body), Reuse: r.IntN(2) == 0}
+}
+
+// raises asks for more than its tenant has.
+func (s *caller) raises(r *rand.Rand, c *ledger.Call) *client.Behaviour {
+	if !s.tenants {
+		return s.plain(r, c)
+	}
+	c.Expect.Refused = []string{"bad_request"}
+	c.Key, c.Tenant = s.keys["nightly"], "research"
+	c.Header = [][]string{{"x-kvasir-class: " + urgentClass}, {"x-kvasir-class: interactive"}, {"x-kvasir-priority: 0"}, {"x-kvasir-priority: 8"}}[r.IntN(4)]
+	return &client.Behaviour{Wire: s.request(c, c.Body), Reuse: r.IntN(2) == 0}
+}
+
+// unknownKey shows a key that nobody has.
+func (s *caller) unknownKey(r *rand.Rand, c *ledger.Call) *client.Behaviour {
+	if !s.tenants {
+		return s.plain(r, c)
+	}
+	c.Expect.Refused = []string{"unauthorized"}
+	c.Key, c.Tenant = s.clientKey, ""
+	return &client.Behaviour{Wire: s.request(c, c.Body), Reuse: r.IntN(2) == 0}
 }
 
 func (s *caller) garbage(r *rand.Rand, c *ledger.Call) *client.Behaviour {

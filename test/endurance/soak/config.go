@@ -1,7 +1,10 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +21,8 @@ const (
 	ratio        = 0.1
 	floor        = 2
 	attempts     = 3 // of one call, the first included
+	totalFloor   = 6 // of all models' retries
+	hedgeBudget  = 0.5
 )
 
 const common = `listen: 127.0.0.1:0
@@ -50,7 +55,7 @@ client:
 health:
   failures: 3
   ejection: 500ms
-%s%smodels:
+%s%s%smodels:
 `
 
 // tuned are settings that a gateway may have, with values that suit a short run; what the
@@ -59,7 +64,38 @@ type tuned struct {
 	retry, client, health, timeouts string
 	hangs                           bool // the gateway bounds what hangs
 	total                           time.Duration
+	totalFloor                      bool            // all models' retries have a budget of their own
+	tenants                         bool            // it knows keys, tenants, classes and conversations
+	has                             map[string]bool // keys of models and pools, by name
 	used                            []string
+}
+
+// optional are keys of models and pools that a gateway may have, each with a value that suits.
+var optional = []struct{ name, line string }{
+	{"deadline", "    deadline: 1s\n"},
+	{"hedge", fmt.Sprintf("    hedge: {budget: %v, after: 50ms, whole: 100ms}\n", hedgeBudget)},
+	{"commit", "    commit: first-visible\n"},
+	{"queue fair", "        queue: {tokens: 2000, order: fair, length: 6, max_wait: 300ms}\n        overload: {waiting: 1, kv_usage: 0.2, refuse_from: 0.3, refuse_to: 0.6}\n"},
+	{"queue least-slack", "        queue: {work: 20ms, order: least-slack, length: 6, max_wait: 300ms}\n"},
+	{"breaker", "        breaker:\n          - {statuses: [429], failures: 1, trip: 300ms, max_trip: 1s, accept_retry_after: true, max_retry_after: 1s}\n" +
+		"          - {failures: 3, trip: 500ms, max_trip: 1s}\n"},
+}
+
+// uses says which model or pool has which of the optional keys.
+var uses = map[string][]string{
+	"alpha": {"hedge"}, "beta": {"deadline"}, "gamma": {"commit"},
+	"beta-only": {"queue fair"}, "gamma-first": {"breaker"}, "gamma-second": {"queue least-slack"},
+}
+
+// lines returns those of a model or pool that the gateway has.
+func (t *tuned) lines(name string) string {
+	text := ""
+	for _, o := range optional {
+		if t.has[o.name] && slices.Contains(uses[name], o.name) {
+			text += o.line
+		}
+	}
+	return text
 }
 
 func tune(b *program.Binary) tuned {
@@ -76,7 +112,7 @@ func tune(b *program.Binary) tuned {
 			t.retry += line
 		}
 	}
-	for _, line := range []string{"  max_ejection: 1s\n", "  busy: 100ms\n", "  max_busy: 300ms\n", "  slow_start: 1s\n", "  stall: 2s\n"} {
+	for _, line := range []string{"  max_ejection: 1s\n", "  busy: 100ms\n", "  max_busy: 300ms\n", "  slow_start: 1s\n", "  stall: 3s\n"} {
 		if probe("health", line) {
 			t.health += line
 		}
@@ -86,8 +122,29 @@ func tune(b *program.Binary) tuned {
 			t.client += line
 		}
 	}
+	if line := fmt.Sprintf("  total_floor: %d\n", totalFloor); probe("retry", line) {
+		t.retry += line
+		t.totalFloor = true
+	}
+	t.tenants = b.Accepts(configureTenants(personaKeys("probe"), hashed) + "models:\n  m: [\"http://127.0.0.1:1\"]\n")
+	t.has = map[string]bool{}
+	for _, o := range optional {
+		pool := "    pools:\n      - endpoints: [\"http://127.0.0.1:1\"]\n        name: p\n"
+		text := "models:\n  m:\n" + o.line + pool
+		if strings.HasPrefix(o.line, "        ") {
+			text = "models:\n  m:\n" + pool + o.line
+		}
+		if t.has[o.name] = b.Accepts(text); t.has[o.name] {
+			t.used = append(t.used, o.name)
+		}
+	}
+	if t.tenants {
+		t.used = append(t.used, "keys", "tenants", "classes", "fan_out")
+	}
 	t.hangs = true
-	for _, line := range []string{"  header: 2s\n", "  first_token: 3s\n", "  progress: 3s\n", "  idle: 3s\n", fmt.Sprintf("  total: %v\n", total)} {
+	// Above the -abort of 2s, as health.stall: that the other attempt of a hedged call is aborted must
+	// not be a timeout's doing.
+	for _, line := range []string{"  header: 3s\n", "  first_token: 4s\n", "  progress: 3s\n", "  idle: 3s\n", fmt.Sprintf("  total: %v\n", total)} {
 		if probe("timeouts", line) {
 			t.timeouts += line
 			if strings.Contains(line, "total") {
@@ -145,10 +202,27 @@ const unmeasured = "e4"
 
 func keyVariable(endpoint string) string { return "SOAK_KEY_" + strings.ToUpper(endpoint) }
 
+// hashed is a key as the file has it.
+func hashed(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
+
+// personaKeys makes a key for each persona that has one.
+func personaKeys(salt string) map[string]string {
+	keys := map[string]string{}
+	for _, p := range personas {
+		if p.name != "" {
+			keys[p.name] = "sk-client-" + p.name + "-" + salt
+		}
+	}
+	return keys
+}
+
 // configuration writes the gateway's file. addr gives the endpoints' addresses.
-func configuration(seed uint64, t tuned, addr func(string) string) string {
+func configuration(seed uint64, t tuned, tenants string, addr func(string) string) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, common, seed, t.retry, t.client, t.health, t.timeouts)
+	fmt.Fprintf(&s, common, seed, t.retry, t.client, t.health, t.timeouts, tenants)
 	for _, m := range models {
 		fmt.Fprintf(&s, "  %s:\n", m.name)
 		if m.alias != "" {
@@ -157,9 +231,10 @@ func configuration(seed uint64, t tuned, addr func(string) string) string {
 		if m.calls > 0 {
 			fmt.Fprintf(&s, "    calls: %d\n", m.calls)
 		}
+		s.WriteString(t.lines(m.name))
 		s.WriteString("    pools:\n")
 		for _, p := range m.pools {
-			fmt.Fprintf(&s, "      - name: %s\n        served_as: %q\n        policy: %s\n        endpoints:\n", p.name, p.served, p.policy)
+			fmt.Fprintf(&s, "      - name: %s\n        served_as: %q\n        policy: %s\n%s        endpoints:\n", p.name, p.served, p.policy, t.lines(p.name))
 			for _, e := range p.endpoints {
 				fmt.Fprintf(&s, "          - {url: \"http://%s/%s\", name: %s", addr(e), p.name, e)
 				if keyed[e] {

@@ -72,7 +72,7 @@ var allFaults = []weighted{
 	{20, (*drawing).callerFault}, {20, (*drawing).limited}, {25, (*drawing).busy}, {20, (*drawing).failed}, {20, (*drawing).badGateway}, {5, (*drawing).redirect}, {10, (*drawing).unauthorized}, {5, (*drawing).overloaded},
 	{20, (*drawing).inBandBefore}, {20, (*drawing).inBandAfter}, {10, (*drawing).inBandCallerFault},
 	{8, (*drawing).wrongType}, {10, (*drawing).keyInHeader}, {10, (*drawing).keyInBody}, {10, (*drawing).keyInError},
-	{8, (*drawing).hangSilent}, {6, (*drawing).hangHeader}, {6, (*drawing).hangMid},
+	{25, (*drawing).late}, {8, (*drawing).hangSilent}, {6, (*drawing).hangHeader}, {6, (*drawing).hangMid},
 }
 
 func pick(x *drawing, list []weighted) *upstream.Plan {
@@ -86,7 +86,7 @@ func pick(x *drawing, list []weighted) *upstream.Plan {
 			if n -= w.weight; n < 0 {
 				if p := w.make(x); p != nil {
 					p.Rand = x.r
-					if x.r.IntN(12) == 0 { // some are slow to begin, whatever comes then
+					if x.r.IntN(12) == 0 && p.Wait == 0 { // some are slow to begin, whatever comes then
 						p.Wait = time.Duration(x.r.IntN(500)) * time.Millisecond
 					}
 					return p
@@ -345,6 +345,17 @@ func (x *drawing) keyInError() *upstream.Plan {
 	p := x.status("key in an error", map[int][]string{400: faulted, 401: {"endpoint_failure", "caller_fault"}, 500: failed, 503: pressed}[code], code)
 	p.Text = fmt.Appendf(nil, `{"error":{"message":"wrong key %s %s","type":"x","param":null,"code":null}}`, x.key, x.mark)
 	p.Cut, p.Whole, p.Leak, p.Unfit = len(p.Text), false, true, true
+	return p
+}
+
+// late begins only after a hedge should have been answered and this attempt aborted, for models
+// that hedge.
+func (x *drawing) late() *upstream.Plan {
+	if !slices.Contains(uses[x.call.Model], "hedge") {
+		return nil
+	}
+	p, _ := x.good("late")
+	p.Wait = 2700 * time.Millisecond
 	return p
 }
 

@@ -1,8 +1,8 @@
 // Command soak runs the gateway under random faults on both sides and holds every call
 // against the invariants: kvasir serve in a process of its own, six upstreams that write
 // byte for byte what a seeded plan says, clients of twenty kinds. What the client saw, the
-// gateway recorded and the upstreams noted is joined by the call's id. It ends with tables,
-// and with status 1 where a promise was broken.
+// gateway recorded and the upstreams noted is joined by the call's id. It ends with tables, a
+// summary, and status 1 where a promise was broken.
 //
 //	go run ./soak -for 1m
 //	go run ./soak -seed 7 -call 1234 -repeat 50    plays one call of seed 7 again
@@ -103,5 +103,6 @@ func run(out io.Writer, o options) (broken int, err error) {
 		return 0, err
 	}
 	s.print()
+	s.summary()
 	return s.book.Rules.Broken(), nil
 }

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	mathrand "math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,6 +43,7 @@ type soak struct {
 	baseSeries map[string]bool // those that were there, or that were counted in grown
 	grown      report.Counts
 	after      program.Resources
+	page       program.Page // the metrics at the end
 
 	stop     chan struct{}
 	watchers sync.WaitGroup
@@ -72,14 +75,26 @@ func newSoak(out io.Writer, o options) (*soak, error) {
 			secrets = append(secrets, keys[e])
 		}
 	}
-	private := []string{s.caller.clientKey, s.caller.canary}
+	s.caller.keys = personaKeys(hexed)
+	private := append(slices.Sorted(maps.Values(s.caller.keys)), s.caller.clientKey, s.caller.canary)
 	var err error
 	if s.binary, err = program.Build(o.binary); err != nil {
 		return nil, err
 	}
 	s.tuned = tune(s.binary)
+	s.caller.tenants = s.tuned.tenants
+	text, hedges, rates := "", map[string]bool{}, map[string]ledger.Rates{}
+	if s.tuned.tenants {
+		text = configureTenants(s.caller.keys, hashed)
+		for _, t := range tenants {
+			rates[t.name] = ledger.Rates{Requests: t.rpm, Tokens: t.tpm}
+		}
+	}
+	for _, m := range models {
+		hedges[m.name] = s.tuned.has["hedge"] && slices.Contains(uses[m.name], "hedge")
+	}
 	s.book = ledger.New(report.NewRules(ledger.Invariants...), ledger.Limits{
-		Attempts: attempts, AbortBound: o.abort, CallBound: o.bound, Total: s.tuned.total, Settle: time.Second, Secrets: secrets, Private: private})
+		Attempts: attempts, AbortBound: o.abort, CallBound: o.bound, Total: s.tuned.total, Settle: time.Second, Secrets: secrets, Private: private, Hedges: hedges, Rates: rates})
 	plans := &faults{seed: o.seed, hangs: s.tuned.hangs}
 	for _, e := range endpointNames {
 		c := upstream.Config{Name: e, Sites: sites(e, keys[e]), Private: private, Script: plans.script, Metrics: metricsPage}
@@ -93,7 +108,7 @@ func newSoak(out io.Writer, o options) (*soak, error) {
 			return nil, errors.Join(err, s.close())
 		}
 	}
-	text := configuration(o.seed, s.tuned, func(e string) string { return s.upstreams[e].Addr() })
+	text = configuration(o.seed, s.tuned, text, func(e string) string { return s.upstreams[e].Addr() })
 	file, err := s.binary.WriteConfig("soak.yaml", text)
 	if err != nil {
 		return nil, errors.Join(err, s.close())
@@ -264,7 +279,7 @@ func (s *soak) settle() error {
 	}
 	s.book.Rules.Check(s.book.Open() == 0, "2", "", "every call is over", "%d are not", s.book.Open())
 	atRest := func(r program.Resources, p program.Page) bool {
-		return p.Sum("kvasir_in_flight") == 0 && p.Sum("kvasir_calls_in_flight") == 0 && p.Sum("kvasir_buffered_bytes") == 0 &&
+		return p.Sum("kvasir_in_flight") == 0 && p.Sum("kvasir_calls_in_flight") == 0 && p.Sum("kvasir_buffered_bytes") == 0 && p.Sum("kvasir_tenant_calls") == 0 && p.Sum("kvasir_queue_calls") == 0 &&
 			r.Goroutines <= s.base.Goroutines+slackGoroutines && r.Files <= s.base.Files+slackFiles
 	}
 	if err := s.gateway.Collected(20 * time.Second); err != nil {
@@ -274,9 +289,9 @@ func (s *soak) settle() error {
 	if err != nil {
 		return err
 	}
-	s.after = after
+	s.after, s.page = after, page
 	if !ok {
-		for _, name := range []string{"kvasir_in_flight", "kvasir_calls_in_flight", "kvasir_buffered_bytes"} {
+		for _, name := range counted {
 			page.Each(name, func(series string, v float64) {
 				s.book.Rules.Check(v == 0, "3", "", series+" 0 at the end", "%v", v)
 			})
@@ -288,8 +303,12 @@ func (s *soak) settle() error {
 	rules.Check(after.Files <= s.base.Files+slackFiles, "10", "", fmt.Sprintf("open files back to %d", s.base.Files), "%d", after.Files)
 	rules.Check(s.peak.RSS <= s.o.rss<<20, "10", "", fmt.Sprintf("at most %d MiB resident", s.o.rss), "%s", program.MiB(s.peak.RSS))
 	s.sums(page)
+	s.tenants(true)
 	return nil
 }
+
+// counted are the gauges of what goes on, which are 0 when nothing does.
+var counted = []string{"kvasir_in_flight", "kvasir_calls_in_flight", "kvasir_buffered_bytes", "kvasir_tenant_calls", "kvasir_queue_calls", "kvasir_queue_bytes"}
 
 // What the Go runtime and idle connections may hold more or less than at the start.
 const (
@@ -309,15 +328,79 @@ func (s *soak) sums(page program.Page) {
 	}
 	got := page.Sum("kvasir_attempts_total")
 	rules.Check(int(got) == t.Attempts, "join", "", fmt.Sprintf("%d attempts in the metrics, as in the log", t.Attempts), "%v", got)
-	got = page.Sum("kvasir_retries_total")
-	rules.Check(int(got) == t.Retries, "join", "", fmt.Sprintf("%d retries in the metrics, as in the log", t.Retries), "%v", got)
-	for name, m := range t.Models { // each model has a budget of its own
-		most := ratio*float64(m.Calls) + floor*(s.took.Seconds()+1) + float64(m.Free)
-		rules.Check(float64(m.Retries) <= most, "6", "", fmt.Sprintf("at most %.0f retries for %s: %v of its calls, %v a second, and %d after stale connections", most, name, ratio, floor, m.Free), "%d", m.Retries)
+	// Of a hedge whose client left before it was sent there is no attempt, so a record may tell of one
+	// retry less.
+	hedged := 0
+	for _, m := range t.Models {
+		hedged += m.Hedged
 	}
+	got = page.Sum("kvasir_retries_total")
+	rules.Check(int(got) >= t.Retries && int(got) <= t.Retries+hedged, "join", "", fmt.Sprintf("%d retries in the metrics, as in the log", t.Retries), "%v", got)
+	s.budgets(t)
+	s.mechanisms(page, t)
 	rules.Check(t.Dropped == 0, "2", "", "no line of the log dropped", "%d times", t.Dropped)
 	rules.Check(s.o.call > 0 || t.Outcomes["success"] > 0, "join", "", "calls that succeed", "none")
 }
+
+// budgets holds further attempts against what answers earn and the floors allow, by model and
+// in all, and hedges against their share of the calls.
+func (s *soak) budgets(t ledger.Totals) {
+	seconds, all, answered, free := s.took.Seconds()+1, 0, 0, 0
+	for _, m := range models {
+		n := t.Models[m.name]
+		retries := n.Retries
+		all, answered, free = all+retries, answered+n.Answered, free+n.Free
+		floors := floor * float64(len(m.pools)) // each pool has one
+		most := ratio*float64(n.Answered) + floors*seconds + float64(n.Free)
+		s.book.Rules.Check(float64(retries) <= most, "6", "", fmt.Sprintf("at most %.0f retries for %s: %v of its %d answers, %v a second, and %d after stale connections", most, m.name, ratio, n.Answered, floors, n.Free), "%d", retries)
+		share := 0.0
+		if s.tuned.has["hedge"] && slices.Contains(uses[m.name], "hedge") {
+			share = hedgeBudget
+		}
+		s.book.Rules.Check(float64(n.Hedged) <= share*float64(n.Calls), "6", "", fmt.Sprintf("at most %v of the %d calls for %s hedged", share, n.Calls, m.name), "%d", n.Hedged)
+	}
+	if most := ratio*float64(answered) + totalFloor*seconds + float64(free); s.tuned.totalFloor {
+		s.book.Rules.Check(float64(all) <= most, "6", "", fmt.Sprintf("at most %.0f retries of all models", most), "%d", all)
+	}
+}
+
+// mechanisms compares the log with the metrics of tenants, limits and hedges.
+func (s *soak) mechanisms(page program.Page, t ledger.Totals) {
+	rules, hedged := s.book.Rules, 0
+	for _, m := range t.Models {
+		hedged += m.Hedged
+	}
+	got := page.Sum("kvasir_hedges_total")
+	rules.Check(int(got) == hedged, "join", "", fmt.Sprintf("%d hedges in the metrics, as in the log", hedged), "%v", got)
+	for reason, n := range t.Refusals {
+		if slices.Contains(alsoOfNoCalls, reason) {
+			continue
+		}
+		got := page.Sum("kvasir_refusals_total", `reason="`+reason+`"`)
+		rules.Check(int(got) == n, "join", "", fmt.Sprintf("%d calls refused as %s in the metrics, as in the log", n, reason), "%v", got)
+	}
+	limits := t.Refusals["rate_limited"] + t.Refusals["fan_out_timeout"]
+	got = page.Sum("kvasir_limit_refusals_total")
+	rules.Check(int(got) == limits, "join", "", fmt.Sprintf("%d refusals by limits in the metrics, as in the log", limits), "%v", got)
+	if !s.tuned.tenants {
+		return
+	}
+	for _, x := range tenants {
+		n, label := t.Tenants[x.name], `tenant="`+x.name+`"`
+		got := page.Sum("kvasir_tenant_requests_total", label)
+		rules.Check(int(got) == n.Sent, "join", "", fmt.Sprintf("%d calls of tenant %s in the metrics, as in the log", n.Sent, x.name), "%v", got)
+		got = page.Sum("kvasir_tenant_refused_total", label)
+		rules.Check(int(got) == n.Limited, "join", "", fmt.Sprintf("%d calls of tenant %s over a limit in the metrics, as in the log", n.Limited, x.name), "%v", got)
+		if x.rpm > 0 {
+			// What is saved up, and what the time brings: from the first probe on, before the load.
+			most := float64(x.rpm) / 60 * (burstSeconds + s.took.Seconds() + 5)
+			rules.Check(float64(n.Sent) <= most, "10", "", fmt.Sprintf("at most %.0f calls of tenant %s: %d a minute", most, x.name, x.rpm), "%d", n.Sent)
+		}
+	}
+}
+
+// alsoOfNoCalls are reasons for which requests are refused too that are no calls.
+var alsoOfNoCalls = []string{"bad_request", "unknown_route", "unauthorized"}
 
 func (s *soak) print() {
 	t := s.book.Totals()

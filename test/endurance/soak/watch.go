@@ -28,13 +28,14 @@ func (s *soak) watch() {
 		s.book.Page("/metrics", page.Text)
 		if n%2 == 0 {
 			s.pools()
+			s.tenants(false)
 		}
 	}
 }
 
 // gauges checks that no gauge is negative, and that the series stay the same.
 func (s *soak) gauges(page program.Page) {
-	for _, name := range []string{"kvasir_in_flight", "kvasir_calls_in_flight", "kvasir_buffered_bytes"} {
+	for _, name := range counted {
 		page.Each(name, func(series string, v float64) {
 			s.book.Rules.Check(v >= 0, "3", "", series+" not negative", "%v", v)
 		})
@@ -90,6 +91,40 @@ func (s *soak) pools() {
 						where+" in rotation: its calls' only faults are callers'", "%s after %d failures", e.State, e.Failures)
 				}
 			}
+		}
+	}
+}
+
+// use is what one tenant, key or model uses, in the answer of /v1/tenants.
+type use struct {
+	Name        string `json:"name"`
+	Running     int    `json:"running"`
+	Waiting     int    `json:"waiting"`
+	Concurrency *int   `json:"concurrency"`
+}
+
+// tenants checks what /v1/tenants says: nobody runs less than nothing or more than its cap, and
+// nothing once all is over.
+func (s *soak) tenants(over bool) {
+	if !s.tuned.tenants {
+		return
+	}
+	text, _, err := s.gateway.Get("/v1/tenants")
+	if !s.book.Rules.Check(err == nil, "join", "", "/v1/tenants", "%v", err) {
+		return
+	}
+	s.book.Page("/v1/tenants", text)
+	var v struct{ Tenants, Keys, Models []use }
+	if err := json.Unmarshal(text, &v); !s.book.Rules.Check(err == nil, "join", "", "/v1/tenants is JSON", "%v", err) {
+		return
+	}
+	s.book.Rules.Check(len(v.Tenants) == len(tenants), "10", "", fmt.Sprintf("%d tenants, those of the file", len(tenants)), "%d", len(v.Tenants))
+	for kind, list := range map[string][]use{"tenant": v.Tenants, "key": v.Keys, "model": v.Models} {
+		for _, u := range list {
+			where := kind + " " + u.Name
+			s.book.Rules.Check(u.Running >= 0 && u.Waiting >= 0, "3", "", "running and waiting of "+where+" not negative", "%d, %d", u.Running, u.Waiting)
+			s.book.Rules.Check(u.Concurrency == nil || u.Running <= *u.Concurrency, "3", "", "no more of "+where+" at a time than its cap", "%d", u.Running)
+			s.book.Rules.Check(!over || u.Running == 0 && u.Waiting == 0, "3", "", "nothing of "+where+" at the end", "%d running, %d waiting", u.Running, u.Waiting)
 		}
 	}
 }

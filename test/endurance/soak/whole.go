@@ -27,6 +27,7 @@ func (x *drawing) good(name string) (*upstream.Plan, upstream.Answer) {
 	p := &upstream.Plan{Fault: name, Status: 200, Type: a.Type, Text: []byte(a.Text), Cut: len(a.Text),
 		Whole: true, Final: true, Classes: succeeded, MaxPiece: 1 + x.r.IntN(4000), Pause: 3 * time.Millisecond}
 	if x.stream {
+		p.Preamble = a.Preamble
 		if x.r.IntN(2) == 0 {
 			p.Type += "; charset=utf-8"
 		}
@@ -55,7 +56,7 @@ func (x *drawing) split() *upstream.Plan {
 		if x.r.IntN(3) == 0 {
 			p.Text = bytes.ReplaceAll(p.Text, []byte("data: "), []byte("data:"))
 		}
-		p.Cut = len(p.Text)
+		p.Cut, p.Preamble = len(p.Text), 0 // other line ends have other lengths
 	}
 	return p
 }
@@ -79,7 +80,7 @@ func (x *drawing) zipped() *upstream.Plan {
 	w := gzip.NewWriter(&b)
 	_, _ = w.Write(p.Text) // a bytes.Buffer takes all
 	_ = w.Close()
-	p.Text, p.Cut = b.Bytes(), b.Len()
+	p.Text, p.Cut, p.Preamble = b.Bytes(), b.Len(), 0
 	p.Header = append(p.Header, "Content-Encoding: gzip")
 	return p
 }
@@ -90,7 +91,7 @@ func (x *drawing) hugeEvent() *upstream.Plan {
 	}
 	p, _ := x.good("huge event")
 	a := upstream.Events(x.r, x.call.Route, x.served, x.mark, 2, eventLimit+x.r.IntN(eventLimit))
-	p.Text, p.Cut, p.MaxPiece = []byte(a.Text), len(a.Text), 16<<10
+	p.Text, p.Cut, p.Preamble, p.MaxPiece = []byte(a.Text), len(a.Text), a.Preamble, 16<<10
 	return p
 }
 
@@ -100,7 +101,7 @@ func (x *drawing) longPreamble() *upstream.Plan {
 	}
 	p, _ := x.good("preamble over its bound")
 	p.Text = append([]byte(strings.Repeat(": waiting for a free slot\n\n", preamble/26+x.r.IntN(200))), p.Text...)
-	p.Cut, p.MaxPiece, p.Pause = len(p.Text), 8<<10, 0
+	p.Cut, p.Preamble, p.MaxPiece, p.Pause = len(p.Text), 0, 8<<10, 0 // what is too long to hold back counts as content
 	return p
 }
 

@@ -38,6 +38,7 @@ func (b *Book) judgeClient(c *Call, check checkFunc) {
 	if c.Expect.NoBody {
 		return
 	}
+	b.judgeRates(c, check)
 	own := strings.Contains(string(r.Body), c.ID) && !strings.Contains(string(r.Body), "<"+c.ID)
 	a := c.attempt(marks)
 	if a == nil && !own {
@@ -48,12 +49,15 @@ func (b *Book) judgeClient(c *Call, check checkFunc) {
 		check(own && r.Status >= 400 && r.Status < 500, "7", "a 4xx of the gateway's own", "status %d: %.200q", r.Status, r.Body)
 	case own && (r.Status != 200 || r.Ahead):
 		b.judgeOwnError(c, check)
+	case a == nil && !r.Left.IsZero() && r.Ahead && len(r.Body) == 0: // it heard that it waits, and left
 	case a == nil:
 		check(false, "join", "an answer that an endpoint or the gateway gave", "status %d: %.200q", r.Status, r.Body)
 	default:
 		if last := c.last(); a != last {
 			check(false, "5", "the answer is of the last attempt, at "+last.Endpoint, "it is of %s", a.Endpoint)
 		}
+		b.judgeBeaten(c, a, check)
+		b.judgePassedOn(c, a, check)
 		b.judgeAnswer(c, a, check)
 	}
 }
@@ -68,6 +72,10 @@ func (b *Book) judgeOwnError(c *Call, check checkFunc) {
 	if c.result.Ahead && c.result.Left.IsZero() {
 		why := c.endedByGateway(c.result.Body, nil)
 		check(why == "", "2", "one error event after heartbeats", "%s", why)
+	}
+	b.judgeHeaders(c, check)
+	if good := c.anyGood(); good != nil && c.hedged() {
+		check(c.Expect.Leaves || b.overdue(c), "7", "the answer of the attempt that was whole, whatever became of the other", "at %s it was; an error: status %d: %.300q", good.Endpoint, c.result.Status, c.result.Body)
 	}
 	last := c.last()
 	if last == nil || len(c.records) == 1 && len(c.attempts) < c.records[0].Attempts {

@@ -15,6 +15,7 @@ func (b *Book) judge(c *Call) {
 	b.count(c)
 	b.judgeRecords(c, check)
 	b.judgeAttempts(c, check)
+	b.judgeHedge(c, check)
 	b.judgeClient(c, check)
 }
 
@@ -41,6 +42,9 @@ func (b *Book) judgeRecords(c *Call, check checkFunc) {
 	check(len(c.attempts) <= r.Attempts, "join", "no more attempts upstream than recorded", "%d upstream, %d recorded", len(c.attempts), r.Attempts)
 	if c.result.Status != 0 && c.result.Left.IsZero() {
 		check(r.Status == c.result.Status, "join", "the recorded status is the client's", "recorded %d, got %d", r.Status, c.result.Status)
+	}
+	if c.Tenant != "" && len(c.Expect.Refused) == 0 {
+		check(r.payer() == c.Tenant, "join", "a record of tenant "+c.Tenant, "%q", r.payer())
 	}
 	allowed := b.allowed(c, r)
 	check(slices.Contains(allowed, r.Outcome), "7", "an outcome of "+strings.Join(allowed, ", "), "%s", r.Outcome)
@@ -83,9 +87,17 @@ func (b *Book) overdue(c *Call) bool {
 }
 
 // last returns the attempt that came last. One that was found on a connection after its
-// death may have been noted behind the one that followed it; the record knows.
+// death may have been noted behind the one that followed it; the record knows. Of two that
+// ran at a time it is the one that the record names.
 func (c *Call) last() *Attempt {
 	var newest *Attempt
+	if c.hedged() {
+		for _, a := range slices.Backward(c.attempts) {
+			if a.Endpoint == c.records[0].Endpoint {
+				return a
+			}
+		}
+	}
 	for _, a := range slices.Backward(c.attempts) {
 		if newest == nil {
 			newest = a
@@ -166,12 +178,24 @@ func (c *Call) summary() string {
 		if !a.Ended.IsZero() {
 			fmt.Fprintf(&s, " to %v", a.Ended.Sub(r.Started).Round(time.Millisecond/10))
 		}
+		if !a.Content.IsZero() {
+			fmt.Fprintf(&s, ", content at %v", a.Content.Sub(r.Started).Round(time.Millisecond/10))
+		}
+		if !a.Aborted.IsZero() {
+			fmt.Fprintf(&s, ", aborted at %v", a.Aborted.Sub(r.Started).Round(time.Millisecond/10))
+		}
 		if a.Killed {
 			s.WriteString(", killed")
 		}
 	}
 	for _, rec := range c.records {
 		fmt.Fprintf(&s, "; record: %s %s status %d attempts %d", rec.Outcome, rec.Refusal, rec.Status, rec.Attempts)
+		if rec.Hedged {
+			fmt.Fprintf(&s, ", hedged, of %s", rec.Endpoint)
+		}
+	}
+	if len(c.Header) > 0 {
+		fmt.Fprintf(&s, "; tenant %s, %q", c.Tenant, c.Header)
 	}
 	return s.String()
 }

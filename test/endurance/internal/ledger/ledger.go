@@ -20,6 +20,12 @@ type Ask struct {
 	Model  string // as the client names it
 	Stream bool
 	Body   []byte // JSON, before any coding of the transfer
+
+	Key    string   // that it shows; "": none
+	Tenant string   // whose call that makes it; "": nothing is known of tenants
+	Header []string // further lines of its head
+	Once   bool     // it says that it must not be made twice
+	Low    bool     // it has a negative priority
 }
 
 // Expect is what a client's own behaviour implies, whatever endpoints do.
@@ -60,6 +66,7 @@ type Attempt struct {
 	Arrived  time.Time
 	Aborted  time.Time // when the gateway was seen to be gone before the end
 	Ended    time.Time
+	Content  time.Time // when its first content was written, or an answer that has no preamble was whole
 
 	BadBody   string // how the request's body differs from what is due; "": it does not
 	BadHeader string // a header that must not have come, or lacks
@@ -110,7 +117,28 @@ type Record struct {
 	Stream   bool   `json:"stream"`
 	Attempts int    `json:"attempts"`
 
-	Continued int `json:"continued"`
+	Continued int    `json:"continued"`
+	Hedged    bool   `json:"hedged"` // two of them ran at a time
+	Retry     bool   `json:"retry"`  // its client had sent it before
+	Client    string `json:"client"`
+	Tenant    string `json:"tenant"` // where it isn't the client's own name
+}
+
+// payer returns whose call it was.
+func (r *Record) payer() string {
+	if r.Tenant != "" {
+		return r.Tenant
+	}
+	return r.Client
+}
+
+// retries returns how many attempts followed one that had failed: a hedge is none.
+func (r *Record) retries() int {
+	n := r.Attempts - 1
+	if r.Hedged {
+		n--
+	}
+	return max(n, 0)
 }
 
 // AddAttempt notes an attempt and returns how many there were before.
@@ -151,6 +179,9 @@ type Limits struct {
 	Settle     time.Duration // what may still come after a call's end is waited for so long
 	Secrets    []string      // must not show in the log, metrics, or at a client
 	Private    []string      // clients' own: must not show in the log or metrics
+
+	Hedges map[string]bool  // models of which two attempts of a call may run at a time
+	Rates  map[string]Rates // by tenant
 }
 
 // Book holds the calls that are not judged yet. It is safe for concurrent use.
@@ -167,7 +198,8 @@ type Book struct {
 	judged      map[string]bool
 	waiting     []*Call
 	aborts      []time.Duration
-	slowest     time.Duration // of them, and its call's story
+	beaten      []time.Duration // from the first content to the abort of the other attempt
+	slowest     time.Duration   // of them, and its call's story
 	slowestCall string
 	records     int // lines of the call log
 	attempts    int // that they add up to
@@ -175,6 +207,8 @@ type Book struct {
 	seen        int // attempts that upstreams noted
 	outcomes    map[string]int
 	models      map[string]*ModelTotals
+	tenants     map[string]*TenantTotals
+	refusals    map[string]int
 	foreign     int
 	dropped     int // lines that the gateway says it dropped
 
@@ -202,7 +236,7 @@ var Invariants = []string{
 func New(rules *report.Rules, l Limits) *Book {
 	b := &Book{
 		Rules: rules, limits: l, calls: map[string]*Call{}, judged: map[string]bool{},
-		outcomes: map[string]int{}, models: map[string]*ModelTotals{}, stop: make(chan struct{}),
+		outcomes: map[string]int{}, models: map[string]*ModelTotals{}, tenants: map[string]*TenantTotals{}, refusals: map[string]int{}, stop: make(chan struct{}),
 	}
 	b.stopped.Go(b.run)
 	return b
@@ -265,7 +299,7 @@ func (b *Book) Line(line []byte) {
 	b.mu.Lock()
 	b.records++
 	b.attempts += r.Attempts
-	b.retries += max(r.Attempts-1, 0)
+	b.retries += r.retries()
 	b.outcomes[r.Outcome]++
 	m := b.models[r.Model]
 	if m == nil {
@@ -273,7 +307,27 @@ func (b *Book) Line(line []byte) {
 		b.models[r.Model] = m
 	}
 	m.Calls++
-	m.Retries += max(r.Attempts-1, 0)
+	m.Retries += r.retries()
+	if r.Hedged {
+		m.Hedged++
+	}
+	if !r.Retry && (r.Outcome == "success" || r.Outcome == "client_gone") {
+		m.Answered++
+	}
+	if r.Refusal != "" {
+		b.refusals[r.Refusal]++
+	}
+	t := b.tenants[r.payer()]
+	if t == nil {
+		t = &TenantTotals{}
+		b.tenants[r.payer()] = t
+	}
+	if r.Attempts > 0 {
+		t.Sent++
+	}
+	if r.Refusal == "rate_limited" {
+		t.Limited++
+	}
 	c, was := b.calls[r.ID], b.judged[r.ID]
 	if c == nil && !was {
 		b.foreign++
@@ -308,7 +362,10 @@ func (b *Book) Page(where string, text []byte) { b.secrets(where, text) }
 type Totals struct {
 	Records, Attempts, Retries, Seen, Foreign, Dropped int
 	Outcomes                                           map[string]int
+	Refusals                                           map[string]int
 	Models                                             map[string]ModelTotals
+	Tenants                                            map[string]TenantTotals
+	Beaten                                             []time.Duration // from a first content to the abort of the other attempt, sorted
 	Aborts                                             []time.Duration // how long aborts took to reach an upstream, sorted
 	SlowestAbort                                       string          // the story of the slowest one's call
 }
@@ -316,20 +373,30 @@ type Totals struct {
 // ModelTotals is what the log adds up to for one model.
 type ModelTotals struct {
 	Calls, Retries int
+	Hedged         int
+	Answered       int // that may have earned a part of a retry
 	Free           int // retries that a gateway may grant for nothing: the connection was stale, for all that it could see
 }
+
+// TenantTotals is what the log adds up to for one tenant.
+type TenantTotals struct{ Sent, Limited int }
 
 // Totals returns the sums so far.
 func (b *Book) Totals() Totals {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := Totals{Records: b.records, Attempts: b.attempts, Retries: b.retries, Seen: b.seen, Foreign: b.foreign, Dropped: b.dropped,
-		Outcomes: map[string]int{}, Models: map[string]ModelTotals{}, Aborts: slices.Clone(b.aborts), SlowestAbort: b.slowestCall}
+		Outcomes: map[string]int{}, Models: map[string]ModelTotals{}, Aborts: slices.Clone(b.aborts), Beaten: slices.Clone(b.beaten),
+		Refusals: maps.Clone(b.refusals), Tenants: map[string]TenantTotals{}, SlowestAbort: b.slowestCall}
 	maps.Copy(t.Outcomes, b.outcomes)
 	for name, m := range b.models {
 		t.Models[name] = *m
 	}
+	for name, n := range b.tenants {
+		t.Tenants[name] = *n
+	}
 	slices.Sort(t.Aborts)
+	slices.Sort(t.Beaten)
 	return t
 }
 
@@ -411,5 +478,5 @@ func (b *Book) ripe(c *Call) bool {
 			return false
 		}
 	}
-	return len(c.records) > 0 || c.Expect.Unrecorded || c.Expect.MayUnrecord && since > b.limits.Settle+b.limits.AbortBound
+	return len(c.records) > 0 || c.Expect.Unrecorded || c.Expect.MayUnrecord && since > b.limits.Settle+max(b.limits.AbortBound, c.Expect.AbortIn)
 }

@@ -34,7 +34,8 @@ func broken(t *testing.T, change func(c *Call, r *Result, a *Attempt, recs *[]Re
 	t.Helper()
 	c, r, a, recs := fixture()
 	rules := report.NewRules(Invariants...)
-	b := New(rules, Limits{Attempts: 3, AbortBound: time.Second, CallBound: 5 * time.Second, Secrets: []string{key}, Private: []string{"sk-client"}})
+	b := New(rules, Limits{Attempts: 3, AbortBound: time.Second, CallBound: 5 * time.Second, Secrets: []string{key}, Private: []string{"sk-client"},
+		Hedges: map[string]bool{"m": true}, Rates: map[string]Rates{"acme": {Requests: 600}}})
 	b.Begin(c)
 	c.AddAttempt(a)
 	if change != nil {
@@ -73,6 +74,30 @@ func TestJudge(t *testing.T) {
 		c.AddAttempt(&b)
 		(*recs)[0].Attempts, (*recs)[0].Endpoint = 2, "e1"
 		return &b
+	}
+	// hedged is a call that had a second attempt beside this one, which answered; the other one
+	// was aborted so much later than its first content.
+	hedged := func(c *Call, r *Result, a *Attempt, recs *[]Record, aborted time.Duration) *Attempt {
+		other := *a
+		other.Endpoint, other.Mark, other.Content = "e1", "<soak-1@e1.2>", time.Time{}
+		other.Whole, other.Final, other.Classes = false, false, []string{"endpoint_failure"}
+		a.Content = a.Arrived.Add(time.Second / 2)
+		other.Aborted = a.Content.Add(aborted)
+		other.Ended = other.Aborted
+		c.AddAttempt(&other)
+		(*recs)[0].Attempts, (*recs)[0].Hedged = 2, true
+		r.Header["X-Kvasir-Hedged"] = []string{"lost"}
+		return &other
+	}
+	// refused is a call that the gateway has refused.
+	refused := func(c *Call, r *Result, recs *[]Record, why string, status int, header ...string) {
+		c.attempts = nil
+		*recs = []Record{{Msg: "call", ID: callID, Model: "m", Outcome: "refused", Refusal: why, Status: status}}
+		r.Status, r.Body = status, []byte(`{"error":{"message":"x","type":"y_error","code":"z","request_id":"soak-1"}}`)
+		r.Header = map[string][]string{}
+		for i := 0; i < len(header); i += 2 {
+			r.Header[header[i]] = []string{header[i+1]}
+		}
 	}
 	for name, test := range map[string]struct {
 		change func(c *Call, r *Result, a *Attempt, recs *[]Record)
@@ -129,14 +154,73 @@ func TestJudge(t *testing.T) {
 			r.Status, (*recs)[0].Status = 502, 502
 			r.Body = []byte(`{"error":{"message":"x","request_id":"soak-1"}}`)
 		}, "7"},
-		"the key in the body":   {func(c *Call, r *Result, a *Attempt, _ *[]Record) { r.Body = append(r.Body, key...); a.Sent = r.Body }, "9"},
-		"the key in a header":   {func(c *Call, r *Result, a *Attempt, _ *[]Record) { r.Header["X-Echo"] = []string{"Bearer " + key} }, "9"},
-		"the client's key":      {func(c *Call, r *Result, a *Attempt, _ *[]Record) { a.BadHeader = "Cookie" }, "9"},
-		"a secret in the log":   {func(c *Call, r *Result, a *Attempt, recs *[]Record) { (*recs)[0].Route = "sk-client" }, "9"},
-		"too late":              {func(c *Call, r *Result, a *Attempt, _ *[]Record) { r.Ended = r.Started.Add(6 * time.Second) }, "bound"},
-		"no answer":             {func(c *Call, r *Result, a *Attempt, recs *[]Record) { r.Status, r.Body = 0, nil }, "join"},
-		"recorded another code": {func(c *Call, r *Result, a *Attempt, recs *[]Record) { (*recs)[0].Status = 500 }, "join"},
-		"not cut in time":       {func(c *Call, r *Result, a *Attempt, recs *[]Record) { c.Expect.CutBy = time.Second }, "4"},
+		"the key in the body":           {func(c *Call, r *Result, a *Attempt, _ *[]Record) { r.Body = append(r.Body, key...); a.Sent = r.Body }, "9"},
+		"the key in a header":           {func(c *Call, r *Result, a *Attempt, _ *[]Record) { r.Header["X-Echo"] = []string{"Bearer " + key} }, "9"},
+		"the client's key":              {func(c *Call, r *Result, a *Attempt, _ *[]Record) { a.BadHeader = "Cookie" }, "9"},
+		"a secret in the log":           {func(c *Call, r *Result, a *Attempt, recs *[]Record) { (*recs)[0].Route = "sk-client" }, "9"},
+		"no answer":                     {func(c *Call, r *Result, a *Attempt, recs *[]Record) { r.Status, r.Body = 0, nil }, "join"},
+		"recorded another code":         {func(c *Call, r *Result, a *Attempt, recs *[]Record) { (*recs)[0].Status = 500 }, "join"},
+		"not cut in time":               {func(c *Call, r *Result, a *Attempt, recs *[]Record) { c.Expect.CutBy = time.Second }, "4"},
+		"hedged":                        {func(c *Call, r *Result, a *Attempt, recs *[]Record) { hedged(c, r, a, recs, time.Millisecond) }, ""},
+		"hedged, and the other runs on": {func(c *Call, r *Result, a *Attempt, recs *[]Record) { hedged(c, r, a, recs, 3*time.Second) }, "5"},
+		"hedged, and the other never ends": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			o := hedged(c, r, a, recs, 0)
+			o.Aborted, o.Ended = time.Time{}, time.Time{}
+		}, "5"},
+		"hedged after the first content": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			o := hedged(c, r, a, recs, 3*time.Second)
+			o.Arrived = a.Content.Add(2 * time.Second)
+		}, "5"},
+		"hedged where nothing is": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			hedged(c, r, a, recs, 0)
+			(*recs)[0].Model = "other"
+		}, "6"},
+		"hedged, to be made once":  {func(c *Call, r *Result, a *Attempt, recs *[]Record) { hedged(c, r, a, recs, 0); c.Once = true }, "6"},
+		"hedged, though it is low": {func(c *Call, r *Result, a *Attempt, recs *[]Record) { hedged(c, r, a, recs, 0); c.Low = true }, "6"},
+		"two at a time, not hedged": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			hedged(c, r, a, recs, 0)
+			(*recs)[0].Hedged, a.Ended = false, a.Arrived.Add(3*time.Second)
+		}, "6"},
+		"hedged, not recorded": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			hedged(c, r, a, recs, 0)
+			(*recs)[0].Hedged = false
+		}, "join"},
+		"hedged, and it fails though one is whole": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			hedged(c, r, a, recs, 0)
+			(*recs)[0].Endpoint, (*recs)[0].Outcome, (*recs)[0].Status = "e1", "endpoint_failure", 502
+			r.Status, r.Body = 502, []byte(`{"error":{"message":"x","request_id":"soak-1"}}`)
+		}, "7"},
+		"over a limit": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			refused(c, r, recs, "rate_limited", 429, "Retry-After", "2", "Retry-After-Ms", "1001")
+		}, ""},
+		"over a limit, and no time": {func(c *Call, r *Result, a *Attempt, recs *[]Record) { refused(c, r, recs, "rate_limited", 429) }, "7"},
+		"over a limit, and two times": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			refused(c, r, recs, "rate_limited", 429, "Retry-After", "2", "Retry-After-Ms", "500")
+		}, "7"},
+		"over a limit, and no other try": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			refused(c, r, recs, "rate_limited", 429, "Retry-After", "1", "Retry-After-Ms", "500", "X-Should-Retry", "false")
+		}, "7"},
+		"too late": {func(c *Call, r *Result, a *Attempt, recs *[]Record) { r.Ended = r.Started.Add(6 * time.Second) }, "bound"},
+		"a deadline unmet": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			refused(c, r, recs, "deadline_unmet", 503, "Retry-After", "1", "X-Should-Retry", "false")
+		}, ""},
+		"a deadline unmet, and come again": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			refused(c, r, recs, "deadline_unmet", 503, "Retry-After", "1")
+		}, "7"},
+		"a queue full for an hour": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			refused(c, r, recs, "queue_full", 429, "Retry-After", "3600")
+		}, "7"},
+		"another tenant's": {func(c *Call, r *Result, a *Attempt, recs *[]Record) { c.Tenant, (*recs)[0].Client = "acme", "other" }, "join"},
+		"its tenant's": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			c.Tenant, (*recs)[0].Client, (*recs)[0].Tenant = "acme", "chat", "acme"
+		}, ""},
+		"a rate that nobody has": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			r.Header["X-Ratelimit-Limit-Requests"], r.Header["X-Ratelimit-Remaining-Requests"], r.Header["X-Ratelimit-Reset-Requests"] = []string{"600"}, []string{"1"}, []string{"1s"}
+		}, "10"},
+		"less than nothing left": {func(c *Call, r *Result, a *Attempt, recs *[]Record) {
+			c.Tenant, (*recs)[0].Client = "acme", "acme"
+			r.Header["X-Ratelimit-Limit-Requests"], r.Header["X-Ratelimit-Remaining-Requests"], r.Header["X-Ratelimit-Reset-Requests"] = []string{"600"}, []string{"-1"}, []string{"1s"}
+		}, "10"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := broken(t, test.change)

@@ -87,6 +87,16 @@ func (p Page) Each(name string, f func(series string, v float64)) {
 	}
 }
 
+// Label returns the value of a label of a series as it is printed; "": it has none.
+func Label(series, name string) string {
+	_, rest, found := strings.Cut(series, name+`="`)
+	if !found {
+		return ""
+	}
+	value, _, _ := strings.Cut(rest, `"`)
+	return value
+}
+
 // Kvasir returns how many of the page's series are the program's own.
 func (p Page) Kvasir() int {
 	n := 0

@@ -30,18 +30,19 @@ const (
 type Plan struct {
 	Fault string // its name in tables
 
-	Wait    time.Duration // before anything else
-	Silent  bool          // Ending happens before any byte of an answer
-	Early   string
-	Status  int
-	Header  []string // further lines
-	Type    string   // content type; "": no such line
-	Framing Framing
-	Text    []byte // the whole body
-	Cut     int    // bytes of Text that are sent
-	Short   int    // bytes that Content-Length says beyond Cut, for Length
-	Ending  Ending
-	Endless bool // Text is repeated until the peer leaves, up to maxEndless
+	Wait     time.Duration // before anything else
+	Silent   bool          // Ending happens before any byte of an answer
+	Early    string
+	Status   int
+	Header   []string // further lines
+	Type     string   // content type; "": no such line
+	Framing  Framing
+	Text     []byte // the whole body
+	Cut      int    // bytes of Text that are sent
+	Preamble int    // of them that come before content; 0: it is content once it is whole
+	Short    int    // bytes that Content-Length says beyond Cut, for Length
+	Ending   Ending
+	Endless  bool // Text is repeated until the peer leaves, up to maxEndless
 
 	Rand     *rand.Rand    // of the pieces and pauses
 	MaxPiece int           // largest write; 0: all at once

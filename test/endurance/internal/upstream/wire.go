@@ -100,7 +100,13 @@ func (w *wire) write(p *Plan, piece []byte) bool {
 	}
 	if !p.Endless {
 		// Before the write: the client may have it before the write returns.
-		w.call.Note(func() { w.attempt.Sent = append(w.attempt.Sent, piece...) })
+		w.call.Note(func() {
+			a := w.attempt
+			a.Sent = append(a.Sent, piece...)
+			if sent := len(a.Sent); a.Content.IsZero() && (p.Preamble > 0 && sent > p.Preamble || sent == len(p.Text)) {
+				a.Content = time.Now()
+			}
+		})
 	}
 	_, err := w.conn.Write(out)
 	if err != nil {
