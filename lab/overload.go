@@ -23,7 +23,7 @@ func overloadLab() Lab {
 			"Clients who wait too long, or are refused, try again as SDKs do; a client counts once, by the try that is answered. Each row adds a mechanism to those above it; the second table has the same rows at three times the capacity. The article gives no numbers; these are ours.",
 		Look: []string{
 			"Below the capacity all rows are nearly the same. Well beyond it the engines' queues are full of calls that come too late, and what the pool does is of use to nobody: not less than before is done, but nothing in time.",
-			"At and just above the capacity a queue alone is worse than none, and at it a bound, too: `kvasir sim --overload 0.9,0.95,1,1.05,1.1` shows it; docs/overload.md has the figures.",
+			"At and just above the capacity a queue alone can be worse than none, and at it a bound, too: docs/overload.md has the figures, and kvasir sim --overload 0.9,0.95,1,1.05,1.1 finds them for any pool.",
 			"A bound on the wait alone does little: calls wait up to the bound, and then have their prefill before them.",
 			"With deadlines the pool is as good at three times its capacity as at its peak: who is let in is in time, and who is not hears so at once.",
 			"Look at the upstream attempts in `at-3x`: clients that wait in vain and try again make three of one; refused at once, four in ten calls are sent at all.",
