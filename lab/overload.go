@@ -20,9 +20,10 @@ func overloadLab() Lab {
 	return Lab{
 		Name: "overload", Title: "goodput of a pool that is asked for too much", Section: "9.3",
 		About: "Calls come to a pool of simulated engines at a multiple of its capacity, through the gateway's own machine. A call is good when its first token comes within the SLO, and the rest at 100 ms a token at most. " +
-			"Clients who wait too long, or are refused, try again as SDKs do; a client counts once, by the try that is answered. Each row adds a mechanism to those above it; the second table takes one away from all of them. The article gives no numbers; these are ours.",
+			"Clients who wait too long, or are refused, try again as SDKs do; a client counts once, by the try that is answered. Each row adds a mechanism to those above it; the second table has the same rows at three times the capacity. The article gives no numbers; these are ours.",
 		Look: []string{
-			"Up to the capacity all rows are the same. Beyond it the engines' queues are full of calls that come too late, and what the pool does is of use to nobody: not less than before is done, but nothing in time.",
+			"Below the capacity all rows are nearly the same. Well beyond it the engines' queues are full of calls that come too late, and what the pool does is of use to nobody: not less than before is done, but nothing in time.",
+			"At and just above the capacity a queue alone can be worse than none, and at it a bound, too: docs/overload.md has the figures, and kvasir sim --overload 0.9,0.95,1,1.05,1.1 finds them for any pool.",
 			"A bound on the wait alone does little: calls wait up to the bound, and then have their prefill before them.",
 			"With deadlines the pool is as good at three times its capacity as at its peak: who is let in is in time, and who is not hears so at once.",
 			"Look at the upstream attempts in `at-3x`: clients that wait in vain and try again make three of one; refused at once, four in ten calls are sent at all.",

@@ -16,7 +16,7 @@ type SLO struct {
 type Ended struct {
 	Pool, Endpoint string // of the last attempt; "": there was none
 	Outcome        Outcome
-	Retries        int           // attempts beyond the first
+	Retries        int           // attempts beyond the first, but for a hedge
 	TTFT, TPOT     time.Duration // 0: not known
 	// Predicted and Actual are the time to first token from the last attempt's dispatch; 0:
 	// not known. Either both are or none is.
@@ -59,6 +59,9 @@ func (w *window) add(c *Call) {
 	w.in = slices.Grow(w.in, 1)[:n+1]
 	e := &w.in[n]
 	*e = Ended{Pool: c.Pool, Endpoint: c.Endpoint, Outcome: c.Outcome.valid(), Retries: max(c.Attempts-1, 0)}
+	if c.Hedged { // a call has one hedge at most
+		e.Retries = max(e.Retries-1, 0)
+	}
 	if c.Stream && c.TTFT > 0 {
 		e.TTFT = c.TTFT
 		if c.PredictedTTFT > c.Sent && c.TTFT > c.Sent {

@@ -46,6 +46,19 @@ func TestWindow_HandsOutEachCallOnce(t *testing.T) {
 	}
 }
 
+func TestWindow_AHedgeIsNoRetry(t *testing.T) {
+	m := windowed(SLO{})
+	for _, attempts := range []int{0, 2, 3} { // a record may end before its attempts are counted
+		m.Call(&Call{Model: "m", Outcome: Success, Attempts: attempts, Hedged: true})
+	}
+	calls, _ := drained(m)
+	for i, want := range []int{0, 0, 1} {
+		if got := calls["m"][i].Retries; got != want {
+			t.Errorf("call %d has %d retries, want %d", i, got, want)
+		}
+	}
+}
+
 func TestWindow_IsBounded_WhenNobodyLooks(t *testing.T) {
 	m := windowed(SLO{})
 	for range windowMost + 7 {

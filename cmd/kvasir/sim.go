@@ -117,12 +117,13 @@ result:
                              of the calls; --svg FILE and --csv FILE draw and list the curve
   --attainment SHARE         (default 0.9)
   --tolerance SHARE          how narrow the search gets (default 0.03)
-  --load SHARE               run at this share of the pool's capacity, which is the goodput of
-                             least-outstanding, in place of --rate-scale
+  --load SHARE               run at this share of the pool's capacity, in place of --rate-scale: the highest
+                             rate at which least-outstanding keeps the SLO for --attainment of the calls
   --sensitivity              rank order when prefill, decode and overhead cost 10 % more or less,
                              each time at the same --load (default 0.8 then)
-  --overload LOADS           run at multiples of the capacity (--load), such as 0.8,1,2,3, behind each of
-                             the gateway's defences: what keeps the SLO then; needs --slo-ttft
+  --overload LOADS           run at multiples of the capacity (as --load's, with clients that wait), from
+                             0.01 to 10, such as 0.8,1,2,3, behind each of the gateway's defences: what
+                             keeps the SLO then; needs --slo-ttft
   --jobs N                   runs at a time (default: the machine's cores)
 
 example:

@@ -21,8 +21,8 @@ func parseLoads(text string) ([]float64, error) {
 	var loads []float64
 	for part := range strings.SplitSeq(text, ",") {
 		x, err := strconv.ParseFloat(part, 64)
-		if err != nil || !(x > 0 && x <= 10) || len(loads) > 0 && x <= loads[len(loads)-1] {
-			return nil, fmt.Errorf("--overload: %q is not allowed; allowed: multiples of the capacity above 0 to 10, ascending, separated by commas, such as 0.8,1,2,3", part)
+		if err != nil || !(x >= 0.01 && x <= 10) || len(loads) > 0 && x <= loads[len(loads)-1] {
+			return nil, fmt.Errorf("--overload: %q is not allowed; allowed: multiples of the capacity from 0.01 to 10, ascending, separated by commas, such as 0.8,1,2,3", part)
 		}
 		loads = append(loads, x)
 	}
@@ -85,14 +85,14 @@ func (s *simulator) overloadReport(ctx context.Context, out io.Writer, report *s
 		}{report.Config, capacity, rows})
 	}
 	report.Config.write(out, report.Config.gateways())
-	fmt.Fprintf(out, "capacity: rate scale %.4g (least-outstanding's goodput, with clients that wait)\n%s\n\n", capacity, clientsText(s.clients))
+	fmt.Fprintf(out, "capacity: rate scale %.4g (the highest at which least-outstanding keeps the SLO for %g %% of the calls, with clients that wait)\n%s\n\n", capacity, 100*s.attainment, clientsText(s.clients))
 	return writeOverload(out, s.overload, rows)
 }
 
-// writeOverload writes good calls a second by load, and what is left of the best load at the
-// highest.
+// writeOverload writes good calls a second by load, and, at the highest, what is left of the best
+// one, attempts, latency and what was given up. A share of nothing is a dash.
 func writeOverload(out io.Writer, loads []float64, rows []overloadRow) error {
-	fmt.Fprintln(out, "calls a second that keep the SLO, by load in capacities; each defence has all before it:")
+	fmt.Fprintln(out, "calls a second that keep the SLO, by load in capacities; each defence has all before it; the columns after the last load are at that load:")
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "policy\tdefence\t")
 	for _, l := range loads {
@@ -108,7 +108,8 @@ func writeOverload(out io.Writer, loads []float64, rows []overloadRow) error {
 		}
 		last := &r.Loads[len(r.Loads)-1]
 		x := &last.Results
-		fmt.Fprintf(t, "%.0f %%\t%.2f\t%s\t%.0f %%\t\n", 100*float64(last.Good)/best, float64(x.Attempts/x.Calls), orDash("%.2f", float64(x.TTFT.P99)), 100*(1-float64(x.Succeeded/x.Calls)))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", orDash("%.0f %%", 100*float64(last.Good)/best), orDash("%.2f", float64(x.Attempts/x.Calls)),
+			orDash("%.2f", float64(x.TTFT.P99)), orDash("%.0f %%", 100*(1-float64(x.Succeeded/x.Calls))))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -202,6 +202,7 @@ func TestSim_SaysWhatIsWrong(t *testing.T) {
 		"--slow-start: 500ms":                    {"--trace", excerpt, "--slow-start", "500ms"},
 		"--overload: \"x\" is not allowed":       {"--trace", excerpt, "--overload", "1,x", "--slo-ttft", "2s"},
 		"--overload: \"1\" is not":               {"--trace", excerpt, "--overload", "2,1", "--slo-ttft", "2s"},
+		"--overload: \"1e-300\" is not":          {"--trace", excerpt, "--overload", "1e-300,1", "--slo-ttft", "2s"},
 		"--overload needs --slo-ttft":            {"--trace", excerpt, "--overload", "1,2", "--slo-tpot", "1s"},
 		"--overload finds its rates":             {"--trace", excerpt, "--overload", "1,2", "--slo-ttft", "2s", "--goodput"},
 		"--overload sets --queue":                {"--trace", excerpt, "--overload", "1,2", "--slo-ttft", "2s", "--deadline", "1s"},
@@ -537,6 +538,18 @@ func TestSim_Overload(t *testing.T) {
 	}
 	if code, out, errs = simulate(t, append(args, "--format", "json")...); code != 0 || !strings.Contains(out, `"capacity_rate_scale"`) || !strings.Contains(out, `"defence": "deadline"`) {
 		t.Errorf("exit %d, %s%s", code, out, errs)
+	}
+}
+
+// Where no call is good at any load, what is left of the peak is a share of nothing.
+func TestSim_OverloadWithoutAGoodCall(t *testing.T) {
+	code, out, errs := simulate(t, "--workload", "random:input=2000,output=200", "--arrivals", "poisson:rate=14", "--for", "20s", "--replicas", "1", "--policy", "predicted-ttft",
+		"--slo-ttft", "2s", "--patience", "1ns", "--overload", "0.8")
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	if !regexp.MustCompile(`predicted-ttft +none +0\.00 +- `).MatchString(out) || strings.Contains(out, "NaN") {
+		t.Error(out)
 	}
 }
 

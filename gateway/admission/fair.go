@@ -16,6 +16,11 @@ import (
 //
 // Each band of priority is fair by itself: a principal has a counter in each band in which it
 // calls. Those of which nothing is known are one principal.
+//
+// Where ever new principals come, each of them waits with little, and the least counter stands
+// still: one that was charged once would stay behind all of them for ever. So newcomers are lifted
+// to the virtual time, too, as in weighted fair queueing: what those that have calls have had
+// since, on average. One that goes on is passed by newcomers until they have had their shares.
 
 // principal is who shares in the service of a band.
 type principal struct {
@@ -37,10 +42,13 @@ type principalKey struct {
 
 // banker is what a band of a fair order keeps beside its principals.
 type banker struct {
-	floor float64 // what newcomers are lifted to; it never falls
-	last  int32   // the principal that went last
-	limit float64 // of FairLocal: who has had as much must wait until nobody has less
-	idle  heap    // principals without a call, by counter
+	floor   float64 // what newcomers are lifted to; it never falls
+	virtual float64 // the virtual time
+	active  int     // principals with a call that waits, or may yet be charged
+	last    int32   // the principal that went last
+	limit   float64 // of FairLocal: who has had as much must wait until nobody has less
+	idle    heap    // principals without a call, by counter
+	mixed   bool    // the band's tied calls may have lost their order: counters have changed
 }
 
 // mostIdle bounds the principals of a band that are remembered without a call: beyond that those
@@ -70,6 +78,7 @@ func (q *Queue) serve(p int32) Payer {
 		return NoPayer
 	}
 	b := q.bandAt(p)
+	q.activate(p)
 	q.principals[p].running++
 	b.fair.last = p
 	q.sweep(b) // who went last before may be forgotten now
@@ -83,9 +92,29 @@ func (q *Queue) Charge(payer Payer, cost float64) {
 		return
 	}
 	p := &q.principals[payer]
+	b := q.bandAt(int32(payer))
 	p.counter += cost
+	b.fair.advance(cost, p.counter)
+	b.fair.mixed = true
 	if p.first != none {
-		q.bandAt(int32(payer)).open.fix((*byCounter)(q), int(p.at))
+		b.open.fix((*byCounter)(q), int(p.at))
+	}
+}
+
+// advance moves the virtual time on by a charge to a principal that has had so much with it, but
+// not beyond that: newcomers never go behind everybody. What is given back takes it back, too.
+func (f *banker) advance(cost, counter float64) {
+	by := cost / float64(f.active)
+	if cost > 0 {
+		by = min(by, max(counter-f.virtual, 0))
+	}
+	f.virtual += by
+}
+
+// activate counts a principal that is about to have a call, where it has none.
+func (q *Queue) activate(p int32) {
+	if x := &q.principals[p]; x.waiting == 0 && x.running == 0 {
+		q.bandAt(p).fair.active++
 	}
 }
 
@@ -146,10 +175,11 @@ func (q *Queue) floor(b *band) float64 {
 				least, known = c, true
 			}
 		}
-		f.floor = max(f.floor, least)
+		f.virtual = max(f.virtual, least)
 	case f.last != none:
-		f.floor = max(f.floor, q.principals[f.last].counter)
+		f.virtual = max(f.virtual, q.principals[f.last].counter)
 	}
+	f.floor = max(f.floor, f.virtual)
 	return f.floor
 }
 
@@ -163,12 +193,14 @@ func (q *Queue) join(call int32) {
 	p := q.find(principalKey{w.Principal, int8(at)})
 	b.calls++
 	w.payer = p
+	q.activate(p)
 	x := &q.principals[p]
 	x.waiting++
 	x.bytes += w.Bytes
 	x.tokens += w.Tokens + CallTokens
 	if w.Tied {
 		b.tied = append(b.tied, call)
+		b.fair.mixed = true
 		return
 	}
 	after := x.last
@@ -238,6 +270,7 @@ func (q *Queue) rest(p int32) {
 	x := &q.principals[p]
 	b := q.bandAt(p)
 	if x.waiting == 0 && x.running == 0 && x.at == none {
+		b.fair.active--
 		b.fair.idle.push((*byCounter)(q), p)
 	}
 	q.sweep(b)

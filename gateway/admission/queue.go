@@ -148,12 +148,14 @@ func (q *Queue) Refuses(a Asking) (Bound, time.Duration) {
 
 func (q *Queue) has(principal int32) bool { return principal != none }
 
-// GivesWay returns who has to leave next so that a call fits that Refuses lets wait; false
-// when it fits. That is who has waited for the shortest time of the lowest band below the
+// GivesWay returns who has to leave next so that a call fits that Refuses lets wait, after so many
+// calls and bytes have left for it; false when it fits, or as much has left as it brings: where
+// the bounds were lowered, one call makes room for itself alone. That is who has waited for the shortest time of the lowest band below the
 // call's, or, in a fair order, of the principal of its own band that waits with most: no
 // principal keeps others out by filling the queue.
-func (q *Queue) GivesWay(a Asking) (call int32, ok bool) {
-	long, large := q.calls >= q.cfg.Length, a.Bytes > q.cfg.Bytes-q.bytes
+func (q *Queue) GivesWay(a Asking, calls int, bytes int64) (call int32, ok bool) {
+	long := q.calls >= q.cfg.Length && calls == 0
+	large := a.Bytes > q.cfg.Bytes-q.bytes && bytes < a.Bytes
 	if !long && !large {
 		return 0, false
 	}
@@ -315,8 +317,9 @@ func (q *Queue) first(at int, passed *int, open bool) int32 {
 		best = q.foremost(b)
 	}
 	if *passed < len(b.tied) {
-		if q.cfg.Order.Fair() {
-			slices.SortFunc(b.tied, q.compare) // counters have changed since
+		if b.fair.mixed {
+			slices.SortFunc(b.tied, q.compare)
+			b.fair.mixed = false
 		}
 		if tied := b.tied[*passed]; best == none || q.compare(tied, best) < 0 {
 			best = tied

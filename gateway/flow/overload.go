@@ -123,7 +123,12 @@ func (m *Machine) shed(now mono.Time, i int32) {
 // giveWay sheds those whom a call pushes out that is about to wait for the pool.
 func (m *Machine) giveWay(now mono.Time, i int32, p *pool) {
 	q := p.asking(&m.calls[i].request, 0)
-	for j, ok := p.queue.GivesWay(q); ok; j, ok = p.queue.GivesWay(q) {
+	calls, bytes := p.queue.Len(), p.queue.Bytes()
+	for {
+		j, ok := p.queue.GivesWay(q, calls-p.queue.Len(), bytes-p.queue.Bytes())
+		if !ok {
+			return
+		}
 		m.shed(now, j)
 	}
 }
