@@ -227,7 +227,11 @@ func (c *call) takeEvent(ev sse.Event, now time.Time) bool {
 	if s := c.seam; s != nil {
 		s.hear(ev, chunk, c.answer.begun || c.answer.contents > 0, c.model.Continue.Bytes)
 	}
-	return c.take(chunk, len(ev.Data), now)
+	size := len(ev.Data)
+	if ev.Oversize {
+		size = c.svc.cfg.Limits.Event // it is longer than that
+	}
+	return c.take(chunk, size, now)
 }
 
 // take learns from a chunk of the answer, of an event of so many bytes, and reports whether it ends the choice of another
