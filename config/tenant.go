@@ -72,7 +72,7 @@ type FanOut struct {
 	// Calls of one conversation at a time. 0: no bound.
 	Concurrency int `config:"concurrency" allowed:"0..100000"`
 	// Most of its calls that wait. A further one gets 429.
-	Waiting int `config:"waiting" allowed:"0..100000"`
+	Waiting int `config:"waiting" allowed:"0..10000"`
 	// Longest wait. Who has waited so long gets 503.
 	MaxWait time.Duration `config:"max_wait" allowed:"10ms..1h"`
 }

@@ -25,7 +25,7 @@ func tenancy(c *config.Config) proxy.Tenancy {
 }
 
 // caps lists what may be used. Tenants and models are there without a bound, too: what they
-// use is shown, and how long a model's answers are is learned.
+// use is shown.
 func caps(c *config.Config) []limit.Rule {
 	var out []limit.Rule
 	add := func(s limit.Scope, x config.Caps) {

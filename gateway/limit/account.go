@@ -13,6 +13,7 @@ type account struct {
 	running, waiting int
 	requests, tokens bucket
 	total            Total
+	answers          mean // length
 }
 
 // configure changes the scope's bounds. Use so far stays.

@@ -29,9 +29,7 @@ type Book struct {
 	lines         []line
 	spare         []int32 // of lines
 
-	answers mean // of models without an account
-	means   map[string]*mean
-	words   []Word // that were said last
+	words []Word // that were said last
 }
 
 // grant is a call that is let in.
@@ -42,16 +40,15 @@ type grant struct {
 	scopes     int
 	accounts   [mostScopes]*account
 	reserved   [mostScopes]int64 // units, by account
-	mean       *mean
-	line       int32 // of its conversation; none where that has no bound
-	next       int32 // in that line
+	line       int32             // of its conversation; none where that has no bound
+	next       int32             // in that line
 }
 
 const none = -1
 
 // New returns a book of which nothing is used.
 func New(now mono.Time, c Config) *Book {
-	b := &Book{accounts: map[Scope]*account{}, conversations: map[kvblock.Hash]int32{}, answers: newMean()}
+	b := &Book{accounts: map[Scope]*account{}, conversations: map[kvblock.Hash]int32{}}
 	b.Configure(now, c)
 	return b
 }
@@ -62,24 +59,16 @@ func New(now mono.Time, c Config) *Book {
 // valid until the next call.
 func (b *Book) Configure(now mono.Time, c Config) []Word {
 	b.words = b.words[:0]
-	before, means := b.accounts, b.means
+	before := b.accounts
 	b.accounts, b.order, b.fanOut = make(map[Scope]*account, len(c.Rules)), b.order[:0:0], c.FanOut
-	b.means = map[string]*mean{}
 	for _, r := range c.Rules {
 		a := before[r.Scope]
 		if a == nil {
-			a = &account{scope: r.Scope}
+			a = &account{scope: r.Scope, answers: firstMean}
 		}
 		a.configure(now, r.Caps)
 		b.accounts[r.Scope] = a
 		b.order = append(b.order, a)
-		if r.Scope.Kind == Model {
-			m := means[r.Scope.Name]
-			if m == nil {
-				m = new(newMean())
-			}
-			b.means[r.Scope.Name] = m
-		}
 	}
 	for at := range b.lines { // not by the map, whose order is none
 		b.proceed(now, int32(at))
@@ -90,18 +79,14 @@ func (b *Book) Configure(now mono.Time, c Config) []Word {
 // Take asks for a call to be let in. Where it is Refused nothing is taken. Where it has to
 // Wait its requests and tokens are taken at once, and what runs is counted once it does.
 func (b *Book) Take(now mono.Time, who *Caller, e Estimate) Verdict {
-	g := grant{held: true, running: true, line: none, next: none, mean: &b.answers}
+	g := grant{held: true, running: true, line: none, next: none}
 	b.scopes(&g, who)
-	if m := b.means[who.Model]; m != nil {
-		g.mean = m
-	}
-	output := g.mean.expect(e)
 	at, waits := b.lineOf(who.Conversation)
 	var v Verdict
 	for i := range g.scopes {
 		a := g.accounts[i]
 		a.advance(now)
-		cost := a.cost(e.Input, 0, output)
+		cost := a.expect(e)
 		g.reserved[i] = a.tokens.reserve(cost)
 		a.refuses(now, cost, waits, &v)
 	}
@@ -172,9 +157,9 @@ func (b *Book) close(now mono.Time, index int32, u Usage) {
 		}
 		a.total.add(u)
 		a.count(g.running, -1)
-	}
-	if u.Whole {
-		g.mean.learn(u.Output)
+		if u.Whole {
+			a.answers.learn(u.Output)
+		}
 	}
 	if g.line != none {
 		l := &b.lines[g.line]
@@ -252,32 +237,4 @@ func (m *Meter) tighten(o Meter) {
 	if o.Limit > 0 && (m.Limit == 0 || int64(o.Remaining)*int64(m.Limit) < int64(m.Remaining)*int64(o.Limit)) {
 		*m = o
 	}
-}
-
-// mean is how long a model's answers are, as an exponential mean, in thousandths of a token.
-type mean int64
-
-// Before anything is known, answers are taken to have 256 tokens; each one then has a 32nd of
-// the weight.
-const (
-	firstMean = 256 * 1000
-	meanShare = 32
-)
-
-func newMean() mean { return firstMean }
-
-// expect returns how many tokens an answer will have.
-func (m *mean) expect(e Estimate) int {
-	output := int((*m + 500) / 1000)
-	switch {
-	case e.NoOutput:
-		return 0
-	case e.MaxOutput > 0:
-		return min(output, e.MaxOutput)
-	}
-	return output
-}
-
-func (m *mean) learn(output int) {
-	*m += (mean(min(max(output, 0), mostTokens))*1000 - *m) / meanShare
 }

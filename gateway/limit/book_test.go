@@ -409,7 +409,7 @@ func TestBucket_ClockMayStandStill(t *testing.T) {
 func TestBucket_DebtIsBounded(t *testing.T) {
 	b := New(0, one(Caps{TPM: MostTokens, Burst: MostBurst, Weights: Weights{MostWeight, MostWeight, MostWeight}}))
 	for range 20 {
-		g := b.keep(grant{held: true, running: true, line: none, mean: &b.answers, scopes: 1, accounts: [mostScopes]*account{b.order[0]}})
+		g := b.keep(grant{held: true, running: true, line: none, scopes: 1, accounts: [mostScopes]*account{b.order[0]}})
 		b.Settle(0, g, Usage{Input: 1 << 40, Output: 1 << 40})
 	}
 	if l := b.order[0].tokens.level; l < -maxDebt || l > 0 {
@@ -474,5 +474,30 @@ func BenchmarkWaitInLine(b *testing.B) {
 		book.Take(now, &who, Estimate{Input: 100, MaxOutput: 50})
 		words := book.Settle(now, running[i%8], Usage{Input: 100, Output: 40})
 		running[i%8] = words[0].Grant
+	}
+}
+
+// TestBook_ALoweredCapDoesNotEmptyTheLine: those who wait go on waiting while siblings run.
+func TestBook_ALoweredCapDoesNotEmptyTheLine(t *testing.T) {
+	c := one(Caps{Concurrency: 8})
+	c.FanOut = FanOut{Concurrency: 8, Waiting: 500}
+	b := New(0, c)
+	who := Caller{Tenant: "a", Conversation: 7}
+	var all []Grant
+	for range 208 {
+		all = append(all, b.Take(0, &who, Estimate{}).Grant)
+	}
+	c.Rules[0].Caps.Concurrency = 6
+	b.Configure(0, c)
+	let := 0
+	for i, g := range all {
+		for _, w := range b.Settle(0, g, Usage{}) {
+			if let++; w.Verdict.Outcome != Granted || w.Grant != all[7+let] {
+				t.Fatalf("%+v, want %v let in", w, all[7+let])
+			}
+		}
+		if want := max(i-1, 0); let != min(want, 200) {
+			t.Fatalf("after %d ends %d of those that waited were let in, want %d", i+1, let, want)
+		}
 	}
 }

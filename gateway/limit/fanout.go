@@ -86,24 +86,28 @@ func (b *Book) leave(at, index int32) {
 	}
 }
 
-// proceed lets those go who may now. One for whom its tenant, key or model has no room at
-// the moment that it could go is refused: it would hold up its siblings else.
+// proceed lets those go who may now. For whom its tenant, key or model has no room goes on
+// waiting, and those behind with it, while a sibling runs whose end is the next occasion. With
+// none there would be no other one, and it is refused.
 func (b *Book) proceed(now mono.Time, at int32) {
 	for l := &b.lines[at]; l.waiting > 0 && (b.fanOut.Concurrency == 0 || l.running < b.fanOut.Concurrency); {
 		index := l.first
 		g := &b.grants[index]
 		held := Grant{index, g.generation}
-		l.first = g.next
-		if l.waiting--; l.first == none {
-			l.last = none
-		}
-		g.next = none
 		var v Verdict
 		for i := range g.scopes {
 			if a := g.accounts[i]; a.full() {
 				v.hold(Verdict{Scope: a.scope, Limit: Concurrency, Allowed: a.caps.Concurrency, Used: a.running, Asked: 1, Retry: unknownRetry})
 			}
 		}
+		if v.Outcome == Refused && l.running > 0 {
+			return
+		}
+		l.first = g.next
+		if l.waiting--; l.first == none {
+			l.last = none
+		}
+		g.next = none
 		if v.Outcome == Refused {
 			for i := range g.scopes {
 				g.accounts[i].total.Refused++

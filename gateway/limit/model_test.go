@@ -18,7 +18,6 @@ type naive struct {
 	scopes []*naiveScope
 	fanOut FanOut
 	calls  []*naiveCall // that are held, in the order of their coming
-	means  map[string]*mean
 }
 
 type naiveScope struct {
@@ -26,6 +25,7 @@ type naiveScope struct {
 	caps             Caps
 	requests, tokens *big.Rat // left
 	at               int64    // microseconds
+	answers          mean
 }
 
 type naiveCall struct {
@@ -79,14 +79,11 @@ func (s *naiveScope) cost(input, cached, output int) *big.Rat {
 }
 
 func newNaive(c Config) *naive {
-	n := &naive{fanOut: c.FanOut, means: map[string]*mean{"": new(newMean())}}
+	n := &naive{fanOut: c.FanOut}
 	for _, r := range c.Rules {
-		s := &naiveScope{scope: r.Scope, caps: r.Caps}
+		s := &naiveScope{scope: r.Scope, caps: r.Caps, answers: firstMean}
 		s.requests, s.tokens = s.full(r.Caps.RPM), s.full(r.Caps.TPM)
 		n.scopes = append(n.scopes, s)
-		if r.Scope.Kind == Model {
-			n.means[r.Scope.Name] = new(newMean())
-		}
 	}
 	return n
 }
@@ -102,11 +99,26 @@ func (n *naive) of(who Caller) []*naiveScope {
 	return out
 }
 
-func (n *naive) mean(model string) *mean {
-	if m := n.means[model]; m != nil {
-		return m
+// expect is what a call of the scope reserves.
+func (s *naiveScope) expect(e Estimate) *big.Rat {
+	output := int((s.answers + 500) / 1000)
+	switch {
+	case e.NoOutput:
+		output = 0
+	case e.MaxOutput > 0:
+		output = min(output, e.MaxOutput)
 	}
-	return n.means[""]
+	answer := s.cost(0, 0, output)
+	if s.caps.TPM > 0 && s.scope.Kind == Model {
+		if most := new(big.Rat).Quo(s.full(s.caps.TPM), rat(8)); answer.Cmp(most) > 0 {
+			answer = most
+		}
+	}
+	cost := answer.Add(answer, s.cost(e.Input, 0, 0))
+	if s.caps.TPM > 0 && cost.Cmp(s.full(s.caps.TPM)) > 0 {
+		cost = s.full(s.caps.TPM)
+	}
+	return cost
 }
 
 func (n *naive) running(in func(*naiveCall) bool) (running, waiting int) {
@@ -134,13 +146,9 @@ func (n *naive) take(now mono.Time, who Caller, e Estimate) (Outcome, time.Durat
 	waits := bound && (running >= n.fanOut.Concurrency || waiting > 0)
 	c := &naiveCall{who: who, running: !waits, scopes: n.of(who)}
 	retry := time.Duration(0)
-	output := n.mean(who.Model).expect(e)
 	for _, s := range c.scopes {
 		s.refill(now)
-		cost := s.cost(e.Input, 0, output)
-		if s.caps.TPM > 0 && cost.Cmp(s.full(s.caps.TPM)) > 0 {
-			cost = s.full(s.caps.TPM)
-		}
+		cost := s.expect(e)
 		c.reserved = append(c.reserved, cost)
 		if n.crowded(s) && !waits {
 			retry = max(retry, time.Second)
@@ -184,10 +192,13 @@ func (n *naive) settle(now mono.Time, c *naiveCall, u Usage) (let, refused []*na
 		u = Usage{Unsent: true}
 	}
 	n.close(now, c, u)
+	stuck := false
 	for _, x := range slices.Clone(n.calls) {
 		running, _ := n.running(func(y *naiveCall) bool { return y.who.Conversation == x.who.Conversation })
 		switch {
-		case x.running || x.who.Conversation != c.who.Conversation || running >= n.fanOut.Concurrency:
+		case x.running || x.who.Conversation != c.who.Conversation || running >= n.fanOut.Concurrency || stuck:
+		case slices.ContainsFunc(x.scopes, n.crowded) && running > 0:
+			stuck = true
 		case slices.ContainsFunc(x.scopes, n.crowded):
 			n.close(now, x, Usage{Unsent: true})
 			refused = append(refused, x)
@@ -208,9 +219,9 @@ func (n *naive) close(now mono.Time, c *naiveCall, u Usage) {
 			s.requests.Add(s.requests, rat(1))
 		}
 		s.refill(now) // no more than there is room for
-	}
-	if u.Whole {
-		n.mean(c.who.Model).learn(u.Output)
+		if u.Whole {
+			s.answers.learn(u.Output)
+		}
 	}
 	n.calls = slices.DeleteFunc(n.calls, func(x *naiveCall) bool { return x == c })
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"sync"
@@ -69,15 +70,15 @@ func (c *call) againBy() telemetry.Repeated {
 }
 
 // retryCount returns the number that OpenAI's and Anthropic's SDKs give a try, 0 being the
-// first; 0 also for what is no number.
+// first; 0 also for what is no number. One that is too large for an int is the largest.
 func retryCount(h http.Header) int {
 	v := h.Get("X-Stainless-Retry-Count")
 	if v == "" { // of most calls: an error takes memory
 		return 0
 	}
 	n, err := strconv.Atoi(v)
-	if err != nil {
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		return 0
 	}
-	return n
+	return n // of a number out of range Atoi gives the nearest
 }

@@ -106,9 +106,9 @@ func (g *Gateway) serve(s *service, w http.ResponseWriter, rc *http.ResponseCont
 	}
 	c.record.Tenant, c.record.Class = c.standing.tenant, c.standing.class
 	c.counted = true
-	if g.calls.Add(1) > int64(callsFor(c.standing.priority, s.cfg.Limits.Calls)) {
+	if may := callsFor(c.standing.priority, s.cfg.Limits.Calls); g.calls.Add(1) > int64(may) {
 		c.uncount() // who is refused takes no room while the rest of its body comes
-		c.refuseUnread(telemetry.TooManyCalls, tooManyCalls(s.cfg.Limits.Calls))
+		c.refuseUnread(telemetry.TooManyCalls, tooManyCalls(s.cfg.Limits.Calls, may))
 		return
 	}
 	if !c.read() {

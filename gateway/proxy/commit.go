@@ -138,7 +138,7 @@ func (c *call) upstreamEnded(o attempt.Outcome, u flow.Usage) {
 	c.close(o)
 	c.held = false
 	if a := &c.answer; a.action.Progress && a.stream && !u.Known { // else nobody would be charged for the rest
-		c.model.router.report(flow.Progress(c.ticket, a.action.Attempt, a.contents))
+		c.model.router.report(flow.Progress(c.ticket, a.action.Attempt, a.heard()))
 	}
 	c.model.router.ended(c, c.ending(u))
 	c.finish(o)
@@ -193,9 +193,11 @@ func (c *call) usage(u api.Usage) flow.Usage {
 		c.record.UsageKnown, c.record.CachedKnown = true, u.Cached != api.Unknown
 		c.record.PromptTokens, c.record.CachedTokens, c.record.OutputTokens = u.Input, cached, output
 	}
+	prompt, answer := c.most()
+	raw.Input = min(raw.Input, prompt)
 	return flow.Usage{
 		Known: true, CachedKnown: raw.Cached != api.Unknown,
-		Prompt: raw.Input, Cached: min(max(raw.Cached, 0), raw.Input), Output: max(raw.Output, 0),
+		Prompt: raw.Input, Cached: min(max(raw.Cached, 0), raw.Input), Output: min(max(raw.Output, 0), answer),
 	}
 }
 

@@ -21,7 +21,7 @@ func TestUsage_CachedIsAPartOfThePrompt(t *testing.T) {
 		{api.Usage{Input: 1, Cached: 1 << 28, Output: 1}, true, 1},
 		{api.Usage{Input: 10, Cached: api.Unknown, Output: 1}, false, 0},
 	} {
-		c := &call{}
+		c := &call{route: &route{grammar: api.Chat}}
 		u := c.usage(test.said)
 		if u.CachedKnown != test.known || u.Cached != test.want || c.record.CachedKnown != test.known || c.record.CachedTokens != test.want {
 			t.Errorf("%+v: %+v, in the log %d, known %v", test.said, u, c.record.CachedTokens, c.record.CachedKnown)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kvasir/api"
+	"kvasir/gateway/admission"
 	"kvasir/gateway/attempt"
 	"kvasir/gateway/flow"
 	"kvasir/telemetry"
@@ -16,9 +17,15 @@ import (
 // What the gateway says in its own words. Each message names what was wrong and what is
 // allowed; none quotes a body.
 
-func tooManyCalls(limit int) api.Error {
-	return api.Error{Status: http.StatusServiceUnavailable, Code: "too_many_calls",
+// tooManyCalls is for a call of a priority below 0 where others might still be let in: may is how
+// many of the limit's calls may be in flight then.
+func tooManyCalls(limit, may int) api.Error {
+	e := api.Error{Status: http.StatusServiceUnavailable, Code: "too_many_calls",
 		Message: fmt.Sprintf("The gateway has its %d calls in flight (limits.calls). Try again shortly.", limit)}
+	if may < limit {
+		e.Message = fmt.Sprintf("Of the gateway's %d calls in flight (limits.calls) those of a priority below 0 find room only in the first %d, and these are taken. Try again shortly.", limit, may)
+	}
+	return e
 }
 
 func headerTooLarge(size, limit int) api.Error {
@@ -149,39 +156,66 @@ func cutShort(id string, why attempt.Outcome, limits Timeouts) api.Error {
 	return e
 }
 
-// refusal is the answer to a call that the machine refused, or held and gave up. bound is
-// the model's most calls in flight.
-func refusal(why flow.Reason, bound int) (telemetry.Refusal, api.Error) {
+// bounds are what a refusal names: those of the call's model.
+type bounds struct {
+	calls    int              // in flight
+	queue    admission.Config // of its pools; the zero one where these differ
+	deadline time.Duration    // of the call
+}
+
+func (c *call) bounds() bounds {
+	b := bounds{calls: c.model.Machine.Calls, deadline: c.deadline()}
+	for i, p := range c.model.Machine.Pools {
+		q := admission.Config{Length: p.Queue.Length, Bytes: p.Queue.Bytes, MaxWait: p.Queue.MaxWait}
+		if i > 0 && q != b.queue {
+			b.queue = admission.Config{}
+			break
+		}
+		b.queue = q
+	}
+	return b
+}
+
+// named writes a bound by its key, with its value where that is known.
+func named[T int | int64 | time.Duration](key string, value T) string {
+	if value == 0 {
+		return key
+	}
+	return fmt.Sprintf("%s: %v", key, value)
+}
+
+// refusal is the answer to a call that the machine refused, or held and gave up.
+func refusal(why flow.Reason, b bounds) (telemetry.Refusal, api.Error) {
 	e := api.Error{Status: http.StatusServiceUnavailable, Code: why.String()}
 	switch why {
 	case flow.TooManyCalls:
-		e.Message = fmt.Sprintf("The model has its %d calls in flight (calls). Try again shortly.", bound)
+		e.Message = fmt.Sprintf("The model has its %d calls in flight (calls). Try again shortly.", b.calls)
 		return telemetry.TooManyCalls, e
 	case flow.QueueFull:
 		e.Status = http.StatusTooManyRequests
-		e.Message = "As many calls as may wait do so already (queue.length). Try again later."
+		e.Message = fmt.Sprintf("As many calls as may wait do so already (%s). Try again later.", named("queue.length", b.queue.Length))
 		return telemetry.QueueFull, e
 	case flow.QueueBytes:
 		e.Status = http.StatusTooManyRequests
-		e.Message = "The calls that wait are as large together as they may be (queue.bytes). Try again later."
+		e.Message = fmt.Sprintf("The calls that wait are as large together as they may be (%s). Try again later.", named("queue.bytes", b.queue.Bytes))
 		return telemetry.QueueBytes, e
 	case flow.QueueWait:
 		e.Status = http.StatusTooManyRequests
-		e.Message = "The call would have to wait longer than calls may (queue.max_wait). Try again later."
+		e.Message = fmt.Sprintf("The call would have to wait longer than calls may (%s). Try again later.", named("queue.max_wait", b.queue.MaxWait))
 		return telemetry.QueueWait, e
 	case flow.QueueTimeout:
-		e.Message = "No endpoint had room for the call for as long as calls may wait (queue.max_wait). Try again later."
+		e.Message = fmt.Sprintf("No endpoint had room for the call for as long as calls may wait (%s). Try again later.", named("queue.max_wait", b.queue.MaxWait))
 		return telemetry.QueueTimeout, e
 	case flow.Shed:
 		e.Status = http.StatusTooManyRequests
 		e.Message = "There is too little room, and calls of higher priority come first. Try again later."
 		return telemetry.Shed, e
 	case flow.DeadlineUnmet:
-		e.Message = "The first token would come after the deadline that the call names. Nothing was sent to an endpoint."
+		e.Message = fmt.Sprintf("The call's first token would come after its deadline, %v from its coming. Nothing was sent to an endpoint.", b.deadline)
 		return telemetry.DeadlineUnmet, e
 	case flow.DeadlinePassed:
 		e.Status = http.StatusGatewayTimeout
-		e.Message = "The deadline that the call names has passed while it waited. Nothing was sent to an endpoint."
+		e.Message = fmt.Sprintf("The call's deadline, %v from its coming, has passed while it waited. Nothing was sent to an endpoint.", b.deadline)
 		return telemetry.DeadlinePassed, e
 	}
 	e.Code, e.Message = "no_endpoint", "No endpoint of the model takes calls. Try again shortly."
@@ -191,7 +225,7 @@ func refusal(why flow.Reason, bound int) (telemetry.Refusal, api.Error) {
 // refuseFor answers a call for which the machine has no attempt. wait is how long those are
 // predicted to wait who wait already; 0: that is not known.
 func (c *call) refuseFor(why flow.Reason, wait time.Duration) {
-	kind, e := refusal(why, c.model.Machine.Calls)
+	kind, e := refusal(why, c.bounds())
 	c.retryAfter(wait)
 	c.noRetry(why)
 	c.refuse(kind, e)

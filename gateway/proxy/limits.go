@@ -178,7 +178,7 @@ func (c *call) settle() {
 
 // used says what the call is charged for (field cases F58 and F60). A reported usage counts;
 // without one, or with one that can't be, the prompt's estimate and the contents that came,
-// each of which is a token or a few. Who left before the answer's end pays for the prompt and
+// as heard has them. Of what an endpoint reports no more counts than most allows. Who left before the answer's end pays for the prompt and
 // for what had come, as far as an attempt was under way. What failed before its first content
 // costs nothing, whatever the endpoint said, and neither do attempts that another one followed.
 func (c *call) used() limit.Usage {
@@ -188,7 +188,7 @@ func (c *call) used() limit.Usage {
 	}
 	whole := r.Outcome == telemetry.Success
 	gone := r.Outcome == telemetry.ClientGone && (a.outcome == attempt.ClientGone || a.outcome == attempt.Success)
-	contents := a.contents
+	contents := a.heard()
 	if c.continuing() {
 		contents += c.seam.whole.Output
 	}
@@ -197,7 +197,9 @@ func (c *call) used() limit.Usage {
 	}
 	u := limit.Usage{Whole: whole && c.request.Kind == selection.Generate}
 	if r.UsageKnown {
-		u.Input, u.Cached, u.Output = r.PromptTokens, r.CachedTokens, r.OutputTokens
+		prompt, answer := c.most()
+		u.Input, u.Output = min(r.PromptTokens, prompt), min(r.OutputTokens, answer)
+		u.Cached = min(r.CachedTokens, u.Input)
 		return u
 	}
 	u.Input, u.Output, u.Estimated = r.InputTokens, contents, true
@@ -207,10 +209,6 @@ func (c *call) used() limit.Usage {
 	r.OutputEstimated = u.Output
 	return u
 }
-
-// textOfToken is how many bytes of an answer are taken for a token where nothing else is
-// known of one that was not streamed.
-const textOfToken = 4
 
 // rates are the caller's own, as its answers show them.
 type rates struct{ requests, tokens limit.Meter }
@@ -279,5 +277,5 @@ func rateLimited(v *limit.Verdict, wait time.Duration) api.Error {
 
 func fanOutTimeout(f FanOut) api.Error {
 	return api.Error{Status: http.StatusServiceUnavailable, Code: "fan_out_timeout",
-		Message: fmt.Sprintf("The call's conversation has its %d calls at a time (fan_out.concurrency), and none ended within %v (fan_out.max_wait). Try again later.", f.Concurrency, f.MaxWait)}
+		Message: fmt.Sprintf("The call's conversation has its %d calls at a time (fan_out.concurrency), and its turn did not come within %v (fan_out.max_wait). Try again later.", f.Concurrency, f.MaxWait)}
 }

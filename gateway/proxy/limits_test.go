@@ -228,6 +228,12 @@ func TestF58_AStreamWithoutUsageIsNotFree(t *testing.T) {
 	}{
 		"no usage at all": {chatPath, streamed, func(c *scripted.Call) { c.Stream(noUsage...) },
 			proxy.TotalView{Requests: 1, Input: hello, Output: 3, Estimated: 1}},
+		"a large event without usage": {chatPath, streamed, func(c *scripted.Call) {
+			c.Stream(roleEvent, textEvent("a"), textEvent(strings.Repeat("x", 40_001)), finishEvent, doneEvent)
+		}, proxy.TotalView{Requests: 1, Input: hello, Output: 10_000, Estimated: 1}},
+		"an event beyond limits.event": {"/v1/messages", `{"model":"m","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"Hello"}]}`, func(c *scripted.Call) {
+			c.Stream(deltaOf("a"), deltaOf(strings.Repeat("x", 1<<20)), deltaOf("b"), "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
+		}, proxy.TotalView{Requests: 1, Input: hello, Output: (1<<20 - 81) / 4, Estimated: 1}},
 		"usage reported": {chatPath, streamed, func(c *scripted.Call) { c.Stream(wholeStream("a", "b", "c")...) },
 			proxy.TotalView{Requests: 1, Input: 9, Cached: 4, Output: 3}},
 		"not streamed, without usage": {chatPath, unstreamed, func(c *scripted.Call) {
@@ -699,4 +705,12 @@ func TestTenants_AreShownToOperators(t *testing.T) {
 	if m := a.Models[0]; m.Name != testModel || m.Tokens.Limit != 5000 || m.Total.Output != 2 {
 		t.Errorf("%+v", m)
 	}
+}
+
+// deltaOf is an event of Messages with some text.
+func deltaOf(text string) string {
+	return `event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + text + `"}}
+
+`
 }

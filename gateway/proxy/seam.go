@@ -217,13 +217,13 @@ func (c *call) endSeam() {
 	}
 }
 
-// tokens returns how many tokens the running part has said: as the endpoint reports, else an
-// event of content is taken for a token.
+// tokens returns how many tokens the running part has said: as the endpoint reports, else as
+// its events are heard.
 func (c *call) tokens() int {
 	if u := c.answer.tally.Usage(); u.Output != api.Unknown {
 		return u.Output
 	}
-	return c.answer.contents
+	return c.answer.heard()
 }
 
 // mayResume reports whether the answer, whose part has broken off so, may be continued.
@@ -260,9 +260,9 @@ func (c *call) goesOn(last []byte, why attempt.Outcome) bool {
 	}
 	s.whole.Output += c.tokens()
 	if a.action.Progress {
-		c.model.router.report(flow.Progress(c.ticket, a.action.Attempt, a.contents))
+		c.model.router.report(flow.Progress(c.ticket, a.action.Attempt, a.heard()))
 	}
-	a.contents = 0 // they are the whole's now
+	a.contents, a.heardBytes, a.frame = 0, 0, 0 // they are the whole's now
 	s.sure, s.open, s.pool = len(s.said), true, a.endpoint.pool.metrics
 	s.times++
 	c.close(why)

@@ -29,20 +29,22 @@ type answer struct {
 	whole     bool // kept holds all of its body
 	committed bool
 
-	stream   bool      // it is relayed as a stream of events
-	blind    bool      // its events are no longer looked into
-	begun    bool      // its first content came, or its end without any
-	thinks   bool      // what was read last has reasoning that is held back
-	told     bool      // the machine was, by a claim
-	reported bool      // the machine knows
-	first    time.Time // when it began
-	last     time.Time // newest content
-	contents int       // content events
-	progress time.Time // when the machine was last told how far the answer is, or was not yet
-	text     int64     // bytes of an answer of text that was not streamed
-	mark     int64     // where in the stream the last event was seen to end
-	tally    api.Tally
-	fault    attempt.Outcome // of the first error that tally saw
+	stream     bool      // it is relayed as a stream of events
+	blind      bool      // its events are no longer looked into
+	begun      bool      // its first content came, or its end without any
+	thinks     bool      // what was read last has reasoning that is held back
+	told       bool      // the machine was, by a claim
+	reported   bool      // the machine knows
+	first      time.Time // when it began
+	last       time.Time // newest content
+	contents   int       // content events
+	frame      int       // bytes of the shortest of them, mostFrame at most
+	heardBytes int64     // of all of them
+	progress   time.Time // when the machine was last told how far the answer is, or was not yet
+	text       int64     // bytes of an answer of text that was not streamed
+	mark       int64     // where in the stream the last event was seen to end
+	tally      api.Tally
+	fault      attempt.Outcome // of the first error that tally saw
 }
 
 // send makes one attempt. When it returns with c.held set, nothing has reached the client

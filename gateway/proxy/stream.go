@@ -201,15 +201,15 @@ func (c *call) look(p []byte) {
 	c.contentCame(now)
 }
 
-// progress reports, once in a while, how far the answer is, where the machine asks for it. An
-// event of content is taken for a token.
+// progress reports, once in a while, how far the answer is, where the machine asks for it. The
+// tokens are as heard has them.
 func (c *call) progress(now time.Time) {
 	a := &c.answer
 	if !a.action.Progress || !a.reported || now.Sub(a.progress) < flow.AliveEvery {
 		return
 	}
 	a.progress = now
-	c.model.router.report(flow.Progress(c.ticket, a.action.Attempt, a.contents))
+	c.model.router.report(flow.Progress(c.ticket, a.action.Attempt, a.heard()))
 }
 
 // alive reports, once in a while, that the endpoint sends: calls that wait there do not
@@ -227,12 +227,16 @@ func (c *call) takeEvent(ev sse.Event, now time.Time) bool {
 	if s := c.seam; s != nil {
 		s.hear(ev, chunk, c.answer.begun || c.answer.contents > 0, c.model.Continue.Bytes)
 	}
-	return c.take(chunk, now)
+	size := len(ev.Data)
+	if ev.Oversize {
+		size = c.svc.cfg.Limits.Event // it is longer than that
+	}
+	return c.take(chunk, size, now)
 }
 
-// take learns from a chunk of the answer, and reports whether it ends the choice of another
+// take learns from a chunk of the answer, of an event of so many bytes, and reports whether it ends the choice of another
 // attempt.
-func (c *call) take(chunk api.Chunk, now time.Time) bool {
+func (c *call) take(chunk api.Chunk, size int, now time.Time) bool {
 	a := &c.answer
 	if chunk.Kind == api.Failure && !a.tally.Failed {
 		a.fault = faultOutcome(chunk.Fault)
@@ -242,7 +246,7 @@ func (c *call) take(chunk api.Chunk, now time.Time) bool {
 		c.g.owners.note(c.record.Client, chunk.ResponseID, a.endpoint, c.model.core)
 	}
 	if chunk.Kind == api.Content {
-		if a.contents++; a.contents > 1 {
+		if a.hear(size); a.contents > 1 {
 			a.endpoint.pool.metrics.ITL(now.Sub(a.last))
 		}
 		a.last = now

@@ -19,7 +19,7 @@ func TestUsage_WhatIsNotToldIsNotZero(t *testing.T) {
 		{api.Usage{Input: 10, Output: api.Unknown, Cached: 3}, flow.Usage{Known: true, CachedKnown: true, Prompt: 10, Cached: 3}},
 		{api.Usage{Input: api.Unknown, Output: 2, Cached: 3}, flow.Usage{}},
 	} {
-		if got := new(call).usage(c.told); got != c.want {
+		if got := (&call{route: &route{grammar: api.Chat}}).usage(c.told); got != c.want {
 			t.Errorf("%+v is taken as %+v, want %+v", c.told, got, c.want)
 		}
 	}
