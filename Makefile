@@ -46,7 +46,7 @@ test: ## run all tests, those of modules of their own included
 # Packages without a goroutine (TestArchitecture holds them to it) whose tests are long: there is
 # nothing in them that could race.
 SEQUENTIAL = lab sim sim/contest selection/prefix selection/policy client/arrival client/workload client/workload/trace \
-	api engine internal/queueing internal/draw
+	api engine internal/queueing internal/draw gateway/admission gateway/limit gateway/demand
 
 .PHONY: race
 race: ## run tests under the race detector (needs a C compiler), but for long ones without goroutines
