@@ -21,7 +21,7 @@ func (r *rig) inFlight() []int {
 }
 
 // Field case F19: picking and charging are one step, so that a burst spreads evenly.
-func TestBurstSpreadsEvenly(t *testing.T) {
+func TestF19_BurstSpreadsEvenly(t *testing.T) {
 	release := make(chan bool)
 	script := func(c *scripted.Call) { <-release; good(c) }
 	s := pooled(slices.Repeat([]scripted.Script{script}, 8)...)

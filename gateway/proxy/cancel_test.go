@@ -236,7 +236,7 @@ func TestImpatientClientsLeaveNoOrphans(t *testing.T) {
 }
 
 // Field case F16: whatever ends a call gives its charge back, so that load stays true.
-func TestAbortsAtAnyMomentLeaveNoLoadBehind(t *testing.T) {
+func TestF16_AbortsAtAnyMomentLeaveNoLoadBehind(t *testing.T) {
 	script := func(c *scripted.Call) {
 		if !c.Pause(2 * time.Millisecond) {
 			return
@@ -292,7 +292,7 @@ func TestAbortsAtAnyMomentLeaveNoLoadBehind(t *testing.T) {
 
 // Field case F20: streams whose clients left leave no goroutine and no connection behind,
 // round after round.
-func TestCancelledStreamsLeaveNothingBehind(t *testing.T) {
+func TestF20_CancelledStreamsLeaveNothingBehind(t *testing.T) {
 	r := newRig(t, pooled(
 		func(c *scripted.Call) { c.EventStream(); _ = c.Chunk(textEvent("one")); c.Hold() },
 		func(c *scripted.Call) { // a flood

@@ -10,7 +10,7 @@ import (
 
 // Field case F37, its hard end: calls that are still in flight when the grace is over are
 // cut, and their clients are told as far as their answers still allow.
-func TestCut_TellsClients(t *testing.T) {
+func TestF37_Cut_TellsClients(t *testing.T) {
 	for name, x := range map[string]struct {
 		request string
 		script  func(c *scripted.Call)

@@ -113,7 +113,7 @@ func TestRetryBudgetBoundsUpstreamCalls(t *testing.T) {
 
 // Field case F26: affinity does not bind a call to a broken endpoint: the retry goes
 // elsewhere, and later calls of the session stay where they then are.
-func TestAffinityYieldsToHealth(t *testing.T) {
+func TestF26_AffinityYieldsToHealth(t *testing.T) {
 	const numbered = `{"model":"m","messages":[{"role":"user","content":"prompt %d"}]}`
 	byHeader := func(c *proxy.Config) {
 		rule := policy.ConsistentHash{Key: "header", Header: "X-Session-Id", Blocks: 1, LoadFactor: 1.25}

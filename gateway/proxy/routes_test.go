@@ -192,7 +192,7 @@ func TestAdminShowsHealthAndPools(t *testing.T) {
 
 // Field case F37: readiness goes first; live streams end normally, kept connections are
 // told to close, and the server stops right after the last stream.
-func TestDrainLetsStreamsEnd(t *testing.T) {
+func TestF37_DrainLetsStreamsEnd(t *testing.T) {
 	release := make(chan bool)
 	r := newRig(t, ordered(func(c *scripted.Call) {
 		c.EventStream()
