@@ -136,23 +136,23 @@ var (
 	waitingTokens = series{name: "kvasir_pool_waiting_tokens", kind: "gauge", unit: "tokens", labels: append(slices.Clone(byPool), "at"),
 		help: "Prefill that waits. at: gateway, in the pool's queue; engine, sent to endpoints in rotation and without a first token, by this gateway's book."}
 	predictedWait = series{name: "kvasir_pool_predicted_wait_seconds", kind: "gauge", unit: "seconds", labels: byPool,
-		help: "Predicted time until a call that comes now would be begun, at the mean endpoint. No sample while no endpoint's speed is known, as in the following."}
+		help: "Predicted time until a call that comes now would be begun, at the mean endpoint. No sample while no endpoint's speed is known."}
 	endpointWait = series{name: "kvasir_pool_endpoint_wait_seconds", kind: "gauge", unit: "seconds", labels: append(slices.Clone(byPool), "of"),
-		help: "Predicted time until an endpoint in rotation would begin what is sent to it now. of: mean, worst."}
+		help: "Predicted time until an endpoint in rotation would begin what is sent to it now. of: mean, worst. No sample while no endpoint's speed is known."}
 	endpointCalls = series{name: "kvasir_pool_endpoint_outstanding", kind: "gauge", unit: "calls", labels: append(slices.Clone(byPool), "of"),
 		help: "Calls that an endpoint in rotation has. of: mean, worst. No sample while none is in rotation."}
 	kneeUtilization = series{name: "kvasir_pool_knee_utilization", kind: "gauge", unit: "ratio", labels: byPool,
-		help: "Utilization by prefill up to which first tokens keep the model's SLO, by the Pollaczek-Khinchine formula. No sample without slo.ttft, or while the endpoints' speed is not known, or where the mean prefill takes longer than the SLO, as in the following."}
+		help: "Utilization by prefill up to which first tokens keep the model's SLO, by the Pollaczek-Khinchine formula. No sample without slo.ttft, or while the endpoints' speed is not known, or where the mean prefill takes longer than the SLO."}
 	replicasDesired = series{name: "kvasir_pool_replicas_desired", kind: "gauge", unit: "endpoints", labels: byPool,
-		help: "Endpoints that keep the SLO of nine calls in ten, for what came over the last minute: for their prefill up to the knee, or for the KV cache of the calls in flight. 1 while no call comes."}
+		help: "Endpoints that keep the SLO of nine calls in ten, for what came over the last minute: for their prefill up to the knee, or for the KV cache of the calls in flight. 1 while no call comes. No sample where the knee has none."}
 	replicasInRotation = series{name: "kvasir_pool_replicas_in_rotation", kind: "gauge", unit: "endpoints", labels: byPool,
 		help: "Endpoints of the pool that take calls and do not drain."}
 	flightCalls = series{name: "kvasir_single_flight_calls", kind: "gauge", unit: "calls", labels: byPool,
 		help: "Calls that wait for another one of the pool which computes a prefix that they share. No sample for a pool without single-flight."}
 	hedgesTotal = series{name: "kvasir_hedges_total", kind: "counter", unit: "attempts", labels: append(slices.Clone(byPool), "outcome"),
-		help: "Second attempts beside late first ones that have come to something. won: their content was first; lost: the first attempt's was, or the client left; failed: they ended without content. No sample for a pool whose calls are not hedged, as in the following two."}
+		help: "Second attempts beside late first ones that have come to something. won: their content was first; lost: the first attempt's was, or the client left; failed: they ended without content. No sample for a pool whose calls are not hedged."}
 	hedgeWasted = series{name: "kvasir_hedge_wasted_prompt_tokens_total", kind: "counter", unit: "tokens", labels: byPool,
-		help: "Estimated prompt tokens of attempts that another one of their call has beaten, whichever was sent first: at most so much prefill was paid for and not used. No client is charged for it."}
+		help: "Estimated prompt tokens of attempts that another one of their call has beaten, whichever was sent first: at most so much prefill was paid for and not used. No client is charged for it. No sample for a pool whose calls are not hedged."}
 	hedgeAfter = series{name: "kvasir_hedge_after_seconds", kind: "gauge", unit: "seconds", labels: byPool,
 		help: "How long a streamed call may be without content until it is hedged. No sample while too few first tokens were seen to know."}
 	discoveryAge = series{name: "kvasir_discovery_age_seconds", kind: "gauge", unit: "seconds", labels: byPool,
@@ -174,17 +174,17 @@ var (
 	prefixReported = series{name: "kvasir_prefix_reported_tokens_total", kind: "counter", unit: "tokens", labels: byEndpoint,
 		help: "Of these tokens, those that the answers report as cached."}
 	tenantCalls = series{name: "kvasir_tenant_calls", kind: "gauge", unit: "calls", labels: []string{"tenant", "state"},
-		help: "Calls of a configured tenant. running: let in; waiting: behind others of their conversation."}
+		help: "Calls of a configured tenant. running: let in; waiting: behind others of their conversation. No sample without tenants."}
 	tenantRemaining = series{name: "kvasir_tenant_limit_remaining", kind: "gauge", unit: "the limit's", labels: []string{"tenant", "limit"},
 		help: "What is left of a tenant's caps now: calls of concurrency, requests of rpm, tokens of tpm. No sample without such a cap."}
 	tenantRequests = series{name: "kvasir_tenant_requests_total", kind: "counter", unit: "calls", labels: byTenant,
-		help: "Calls of a configured tenant that were sent and have ended."}
+		help: "Calls of a configured tenant that were sent and have ended. No sample without tenants."}
 	tenantRefused = series{name: "kvasir_tenant_refused_total", kind: "counter", unit: "calls", labels: byTenant,
-		help: "Calls of a configured tenant that a limit has refused, its own or another one that they are under."}
+		help: "Calls of a configured tenant that a limit has refused, its own or another one that they are under. No sample without tenants."}
 	tenantTokens = series{name: "kvasir_tenant_tokens_total", kind: "counter", unit: "tokens", labels: []string{"tenant", "kind"},
-		help: "Tokens that a configured tenant was charged for, unweighed. input, output, cached (a part of input); where an answer reports no usage its prompt's estimate and the contents that came."}
+		help: "Tokens that a configured tenant was charged for, unweighed. input, output, cached (a part of input); where an answer reports no usage its prompt's estimate and the contents that came. No sample without tenants."}
 	tenantEstimated = series{name: "kvasir_tenant_estimated_calls_total", kind: "counter", unit: "calls", labels: byTenant,
-		help: "Calls of a configured tenant whose tokens were counted because their answers reported none."}
+		help: "Calls of a configured tenant whose tokens were counted because their answers reported none. No sample without tenants."}
 	indexBytes = series{name: "kvasir_prefix_index_bytes", kind: "gauge", unit: "bytes", labels: byModel,
 		help: "Memory held by the model's prefix index."}
 	indexBlocks = series{name: "kvasir_prefix_index_blocks", kind: "gauge", unit: "blocks", labels: byModel,

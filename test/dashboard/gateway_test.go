@@ -131,12 +131,19 @@ func TestTroubledRun(t *testing.T) {
 		"--fault-error-rate", "0.3", "--fault-overload-rate", "0.2", "--fault-stream-error-rate", "0.2")
 	dead := "http://" + program.FreeAddress(t)
 	r := begin(t, fmt.Sprintf(`
+tenants: [{name: guests, anonymous: true, caps: {concurrency: 1000, rpm: 100000, tpm: 100000000}}]
 models:
   chat:
     endpoints: [{url: %q, name: good}, {url: %q, name: bad}, {url: %q, name: dead}]
     policy: round-robin
     probe: {interval: 100ms}
-  found: {served_as: chat, discover: {file: %q, interval: 100ms}, queue: {work: 1s}, single_flight: {min_tokens: 1024}}
+    hedge: {after: 1ms, budget: 0.5}
+  found:
+    served_as: chat
+    discover: {file: %q, interval: 100ms}
+    queue: {work: 1s, limit: gradient}
+    single_flight: {min_tokens: 1024}
+    slo: {ttft: 10s}
   lost: {endpoints: [{url: %q, name: gone}], probe: {interval: 100ms}}
 `, good, bad, dead, listed(t, good), dead))
 	program.Eventually(t, "health paths that fail, and load reports", func() bool {
