@@ -396,6 +396,7 @@ func TestPreemptions_ThrottleAnEndpoint(t *testing.T) {
 func TestOverload_NobodyIsRefusedOnAnIdleEndpoint(t *testing.T) {
 	pool := newTestPool("p", lightest{}, "a", "b")
 	pool.Queue, pool.Overload = admission.Default(), admission.DefaultOverload()
+	pool.Queue.Work = 500 * time.Millisecond
 	m := New(newConfig(pool))
 	now := mono.Time(1)
 	for id := range 150 {
@@ -404,10 +405,14 @@ func TestOverload_NobodyIsRefusedOnAnIdleEndpoint(t *testing.T) {
 		a := only(t, m.Step(now, Arrive(q)))
 		now = now.Add(20 * time.Millisecond) // a step of an engine, whatever the prompt
 		m.Step(now, FirstToken(a.Ticket, a.Attempt))
+		now++
 		m.Step(now, Done(a.Ticket, a.Attempt, attempt.Success, Usage{}))
 		now++
 	}
-	for id := range 5 {
+	if d, known := m.prefillTime(m.pools[0], 0, selection.Prefill(1_000_000, 0), 1); !known || d < 30*time.Second {
+		t.Fatalf("short prompts taught nothing of which a long one would be refused: %v", d)
+	}
+	for id := range 3 {
 		q := request(1000 + id)
 		q.InputTokens, q.Firm, q.Deadline = 1_000_000, true, 15*time.Second
 		got := words(m.Step(now, Arrive(q)))
@@ -416,6 +421,7 @@ func TestOverload_NobodyIsRefusedOnAnIdleEndpoint(t *testing.T) {
 		}
 		now = now.Add(14 * time.Second)
 		m.Step(now, FirstToken(got[0].Ticket, got[0].Attempt))
+		now++
 		m.Step(now, Done(got[0].Ticket, got[0].Attempt, attempt.Success, Usage{}))
 		now++
 	}
