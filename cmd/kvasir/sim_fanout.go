@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,40 +19,23 @@ func parseFanOut(text string) (*sim.Limits, error) {
 	}
 	usual := config.DefaultFanOut()
 	l := &sim.Limits{Config: limit.Config{FanOut: limit.FanOut{Waiting: usual.Waiting}}, MaxWait: usual.MaxWait}
-	var errs []error
-	number := func(key, value string, least int) int {
-		n, err := strconv.Atoi(value)
-		if err != nil || n < least || n > 100_000 {
-			errs = append(errs, fmt.Errorf("--fan-out: %s: %q is not allowed; allowed: %d to 100000", key, value, least))
-		}
-		return n
-	}
-	seen := map[string]bool{}
-	for part := range strings.SplitSeq(text, ",") {
-		key, value, _ := strings.Cut(part, "=")
-		if seen[key] {
-			errs = append(errs, fmt.Errorf("--fan-out: %s is given twice", key))
-		}
-		seen[key] = true
+	k := keys{flag: "--fan-out"}
+	for key, value := range k.all(text) {
 		switch key {
 		case "concurrency":
-			l.FanOut.Concurrency = number(key, value, 1)
+			l.FanOut.Concurrency = k.integer(key, value, 1, 100_000)
 		case "waiting":
-			l.FanOut.Waiting = number(key, value, 0)
+			l.FanOut.Waiting = k.integer(key, value, 0, 100_000)
 		case "max-wait":
-			d, err := time.ParseDuration(value)
-			if err != nil || d < 10*time.Millisecond || d > time.Hour {
-				errs = append(errs, fmt.Errorf("--fan-out: %s: %q is not allowed; allowed: 10ms to 1h", key, value))
-			}
-			l.MaxWait = d
+			l.MaxWait = k.duration(key, value, 10*time.Millisecond, time.Hour, "10ms to 1h")
 		default:
-			errs = append(errs, fmt.Errorf("--fan-out: unknown key %q; allowed: concurrency, waiting, max-wait", key))
+			k.wrong("unknown key %q; allowed: concurrency, waiting, max-wait", key)
 		}
 	}
-	if !seen["concurrency"] {
-		errs = append(errs, fmt.Errorf("--fan-out: %q has no concurrency: nothing would wait", text))
+	if !k.seen["concurrency"] {
+		k.wrong("%q has no concurrency: nothing would wait", text)
 	}
-	return l, errors.Join(errs...)
+	return l, k.err()
 }
 
 // joined joins the texts that are not empty.

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"kvasir/gateway/attempt"
 )
@@ -17,39 +15,30 @@ func parseHedge(text string) (attempt.HedgeConfig, error) {
 		return attempt.HedgeConfig{}, nil
 	}
 	c := attempt.DefaultHedge()
-	var errs []error
+	k := keys{flag: "--hedge"}
 	after, rest, more := strings.Cut(text, ",")
 	if err := c.SetAfter(after); err != nil {
-		errs = append(errs, fmt.Errorf("--hedge: %q is not allowed; %w", after, err))
+		k.wrong("%q is not allowed; %w", after, err)
 	}
-	seen := map[string]bool{}
-	for more {
-		var part string
-		part, rest, more = strings.Cut(rest, ",")
-		key, value, _ := strings.Cut(part, "=")
-		if seen[key] {
-			errs = append(errs, fmt.Errorf("--hedge: %s is given twice", key))
-		}
-		seen[key] = true
+	if !more {
+		return c, k.err()
+	}
+	for key, value := range k.all(rest) {
 		switch key {
 		case "budget":
 			percent, ok := strings.CutSuffix(value, "%")
 			x, err := strconv.ParseFloat(percent, 64)
 			if !ok || err != nil || !(x > 0 && x <= 100*attempt.MostHedgeRatio) {
-				errs = append(errs, fmt.Errorf("--hedge: budget: %q is not allowed; allowed: above 0%% to 100%%", value))
+				k.bad(key, value, "above 0% to 100%")
 			}
 			c.Ratio = x / 100
 		case "whole":
-			d, err := time.ParseDuration(value)
-			if err != nil || d < attempt.LeastHedgeAfter || d > attempt.LongestHedgeAfter {
-				errs = append(errs, fmt.Errorf("--hedge: whole: %q is not allowed; allowed: %v to %v", value, attempt.LeastHedgeAfter, attempt.LongestHedgeAfter))
-			}
-			c.Whole = d
+			c.Whole = k.duration(key, value, attempt.LeastHedgeAfter, attempt.LongestHedgeAfter, fmt.Sprintf("%v to %v", attempt.LeastHedgeAfter, attempt.LongestHedgeAfter))
 		default:
-			errs = append(errs, fmt.Errorf("--hedge: unknown key %q; allowed: budget, whole", key))
+			k.wrong("unknown key %q; allowed: budget, whole", key)
 		}
 	}
-	return c, errors.Join(errs...)
+	return c, k.err()
 }
 
 // hedgeText says which calls are hedged; "" where none is.

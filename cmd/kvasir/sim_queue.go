@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -20,68 +19,32 @@ func parseQueue(text string) (admission.Config, error) {
 	if text == "" {
 		return c, nil
 	}
-	var errs []error
-	bad := func(key, value, allowed string) {
-		errs = append(errs, fmt.Errorf("--queue: %s: %q is not allowed; allowed: %s", key, value, allowed))
-	}
-	seen := map[string]bool{}
-	for part := range strings.SplitSeq(text, ",") {
-		key, value, _ := strings.Cut(part, "=")
-		if seen[key] {
-			errs = append(errs, fmt.Errorf("--queue: %s is given twice", key))
-		}
-		seen[key] = true
+	k := keys{flag: "--queue"}
+	for key, value := range k.all(text) {
 		switch key {
-		case "work", "max-wait":
-			d, err := time.ParseDuration(value)
-			least, allowed := time.Millisecond, "1ms to 10m"
-			if key == "max-wait" {
-				least, allowed = 10*time.Millisecond, "10ms to 10m"
-			}
-			if err != nil || d < least || d > longestHold {
-				bad(key, value, allowed)
-			} else if key == "work" {
-				c.Work = d
-			} else {
-				c.MaxWait = d
-			}
+		case "work":
+			c.Work = k.duration(key, value, time.Millisecond, longestHold, "1ms to 10m")
+		case "max-wait":
+			c.MaxWait = k.duration(key, value, 10*time.Millisecond, longestHold, "10ms to 10m")
 		case "tokens":
-			n, err := strconv.ParseInt(value, 10, 64)
-			if err != nil || n < 1 || n > 1e9 {
-				bad(key, value, "1 to 1000000000")
-			}
-			c.Tokens = n
+			c.Tokens = int64(k.integer(key, value, 1, 1e9))
 		case "length":
-			n, err := strconv.Atoi(value)
-			if err != nil || n < 1 || n > 1e6 {
-				bad(key, value, "1 to 1000000")
-			}
-			c.Length = n
+			c.Length = k.integer(key, value, 1, 1e6)
 		case "limit":
 			if value != "gradient" {
-				bad(key, value, "gradient")
+				k.bad(key, value, "gradient")
 			}
 			c.Adaptive = true
-		case "limit-min", "limit-max":
-			n, err := strconv.Atoi(value)
-			if err != nil || n < 1 || n > 1e5 {
-				bad(key, value, "1 to 100000")
-			}
-			if key == "limit-min" {
-				c.Gradient.Min = n
-			} else {
-				c.Gradient.Max = n
-			}
+		case "limit-min":
+			c.Gradient.Min = k.integer(key, value, 1, 1e5)
+		case "limit-max":
+			c.Gradient.Max = k.integer(key, value, 1, 1e5)
 		case "turn":
-			n, err := strconv.Atoi(value)
-			if err != nil || n < 0 || n > 1000 {
-				bad(key, value, "0 to 1000")
-			}
-			c.Turn = n
+			c.Turn = k.integer(key, value, 0, 1000)
 		case "principal":
 			by, err := admission.ParsePrincipal(value)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("--queue: %w", err))
+				k.wrong("%w", err)
 			}
 			c.Fairness.By = by
 		case "input", "output", "cached", "quantum", "max-wait-ratio", "limit-tolerance":
@@ -94,7 +57,7 @@ func parseQueue(text string) (admission.Config, error) {
 			}
 			x, err := strconv.ParseFloat(value, 64)
 			if err != nil || !(x >= least && x <= most) {
-				bad(key, value, fmt.Sprintf("%v to %.0f", least, most))
+				k.bad(key, value, fmt.Sprintf("%v to %.0f", least, most))
 				continue
 			}
 			switch key {
@@ -114,30 +77,30 @@ func parseQueue(text string) (admission.Config, error) {
 		case "order":
 			o, err := admission.ParseOrder(value)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("--queue: %w", err))
+				k.wrong("%w", err)
 			}
 			c.Order = o
 		default:
-			errs = append(errs, fmt.Errorf("--queue: unknown key %q; allowed: work, tokens, limit, limit-min, limit-max, limit-tolerance, order, turn, principal, input, output, cached, quantum, length, max-wait, max-wait-ratio", key))
+			k.wrong("unknown key %q; allowed: work, tokens, limit, limit-min, limit-max, limit-tolerance, order, turn, principal, input, output, cached, quantum, length, max-wait, max-wait-ratio", key)
 		}
 	}
-	if !seen["work"] && !seen["tokens"] && !seen["limit"] {
-		errs = append(errs, fmt.Errorf("--queue: %q has neither work, tokens nor limit: nothing would wait", text))
+	if !k.seen["work"] && !k.seen["tokens"] && !k.seen["limit"] {
+		k.wrong("%q has neither work, tokens nor limit: nothing would wait", text)
 	}
 	for _, key := range []string{"limit-min", "limit-max", "limit-tolerance"} {
-		if seen[key] && !seen["limit"] {
-			errs = append(errs, fmt.Errorf("--queue: %s has no effect without limit", key))
+		if k.seen[key] && !k.seen["limit"] {
+			k.wrong("%s has no effect without limit", key)
 		}
 	}
 	if c.Gradient.Min > c.Gradient.Max {
-		errs = append(errs, fmt.Errorf("--queue: limit-min: %d is not allowed; allowed: at most limit-max, %d", c.Gradient.Min, c.Gradient.Max))
+		k.wrong("limit-min: %d is not allowed; allowed: at most limit-max, %d", c.Gradient.Min, c.Gradient.Max)
 	}
 	for _, key := range []string{"principal", "input", "output", "cached", "quantum"} {
-		if seen[key] && (!c.Order.Fair() || key == "quantum" && c.Order != admission.FairLocal) {
-			errs = append(errs, fmt.Errorf("--queue: %s has no effect with the order %v", key, c.Order))
+		if k.seen[key] && (!c.Order.Fair() || key == "quantum" && c.Order != admission.FairLocal) {
+			k.wrong("%s has no effect with the order %v", key, c.Order)
 		}
 	}
-	return c, errors.Join(errs...)
+	return c, k.err()
 }
 
 // parseFlights reads --single-flight, likewise.
@@ -146,44 +109,23 @@ func parseFlights(text string) (admission.FlightConfig, error) {
 	if text == "" {
 		return c, nil
 	}
-	var errs []error
-	bad := func(key, value, allowed string) {
-		errs = append(errs, fmt.Errorf("--single-flight: %s: %q is not allowed; allowed: %s", key, value, allowed))
-	}
-	seen := map[string]bool{}
-	for part := range strings.SplitSeq(text, ",") {
-		key, value, _ := strings.Cut(part, "=")
-		if seen[key] {
-			errs = append(errs, fmt.Errorf("--single-flight: %s is given twice", key))
-		}
-		seen[key] = true
+	k := keys{flag: "--single-flight"}
+	for key, value := range k.all(text) {
 		switch key {
 		case "min-tokens":
-			n, err := strconv.Atoi(value)
-			if err != nil || n < 1 || n > 1e7 {
-				bad(key, value, "1 to 10000000")
-			}
-			c.MinTokens = n
+			c.MinTokens = k.integer(key, value, 1, 1e7)
 		case "max-siblings":
-			n, err := strconv.Atoi(value)
-			if err != nil || n < 1 || n > 1e5 {
-				bad(key, value, "1 to 100000")
-			}
-			c.MaxSiblings = n
+			c.MaxSiblings = k.integer(key, value, 1, 1e5)
 		case "max-wait":
-			d, err := time.ParseDuration(value)
-			if err != nil || d < time.Millisecond || d > longestHold {
-				bad(key, value, "1ms to 10m")
-			}
-			c.MaxWait = d
+			c.MaxWait = k.duration(key, value, time.Millisecond, longestHold, "1ms to 10m")
 		default:
-			errs = append(errs, fmt.Errorf("--single-flight: unknown key %q; allowed: min-tokens, max-wait, max-siblings", key))
+			k.wrong("unknown key %q; allowed: min-tokens, max-wait, max-siblings", key)
 		}
 	}
-	if !seen["min-tokens"] {
-		errs = append(errs, fmt.Errorf("--single-flight: %q has no min-tokens: nothing would wait", text))
+	if !k.seen["min-tokens"] {
+		k.wrong("%q has no min-tokens: nothing would wait", text)
 	}
-	return c, errors.Join(errs...)
+	return c, k.err()
 }
 
 // queueText names what makes calls wait at the gateway.
