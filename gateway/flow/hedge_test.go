@@ -42,7 +42,11 @@ func won(actions []Action) int {
 	return -1
 }
 
-func empty(t *testing.T, m *Machine) {
+// empty fails the test where the machine holds anything of a call; t is testing's or rapid's.
+func empty(t interface {
+	Helper()
+	Errorf(format string, args ...any)
+}, m *Machine) {
 	t.Helper()
 	m.Step(m.last+1, Wake())
 	if m.inFlight != 0 || m.charged != 0 {
@@ -783,22 +787,10 @@ func TestLaw_HedgedCallsHaveOneWinner(t *testing.T) {
 		step(Wake())
 		now++
 		step(Wake())
-		if m.inFlight != 0 || m.charged != 0 {
-			t.Fatalf("%d calls and %d charges are held", m.inFlight, m.charged)
-		}
-		for slot, b := range m.books {
-			if b != (selection.Book{}) {
-				t.Fatalf("book of slot %d is %+v with nothing in flight", slot, b)
-			}
-		}
-		for i := range m.calls {
-			if m.calls[i].phase != unused {
-				t.Fatalf("record %d is in phase %d with nothing in flight", i, m.calls[i].phase)
-			}
-		}
+		empty(t, m)
 		for _, p := range m.pools {
-			if h := p.hedging; h.lines != newHedging().lines || h.Sent != h.Won+h.Lost+h.Failed {
-				t.Fatalf("pool %s: %+v, watched %v", p.name, h.HedgeCount, h.lines)
+			if h := p.hedging; h.Sent != h.Won+h.Lost+h.Failed {
+				t.Fatalf("pool %s: %+v", p.name, h.HedgeCount)
 			}
 		}
 	})
